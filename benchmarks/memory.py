@@ -48,9 +48,9 @@ def main() -> int:
 def _measure(given: argparse.Namespace) -> int:
     fits, draws, images = given.fits, given.draws, given.images
     lines = [in_own_process(one, fits, fit.approach, draws, images) for fit in choose(Store(fits))]
-    origin = origin_of([environment.describe(torch.get_num_threads())])
+    remarks = origin_of([environment.describe(torch.get_num_threads())])
     caption = CAPTION.format(draws=draws, images=images)
-    made = Table("memory", "Memory of many predictions", caption, COLUMNS, lines, origin)
+    made = Table("memory", "Memory of many predictions", caption, COLUMNS, lines, remarks)
     write_tables([made], given.results / "tables", below=given.results)
     sys.stdout.write(f"{render(made)}\n")
     return 0

@@ -48,7 +48,7 @@ def trial(
     """Fit with the values, measure the held-out rows, and return the line of the file; nll in nats an image."""
     task = Task("classification", n_outputs=N_CLASSES, n_train=len(train), n_inputs=train.x.shape[1])
     start = time.monotonic()
-    found: tuple[ManifestValue, ManifestValue] = ("diverged", "diverged")
+    measured: dict[str, ManifestValue] = {NLL: "diverged", ACCURACY: "diverged"}
     try:
         posterior = dataclasses.replace(approach, **values).fit(
             train, task, FitAlone(seed, torch.device("cpu"), None, None)
@@ -59,9 +59,10 @@ def trial(
         posterior = posterior.per_row()
         summary = predict_split(posterior, held, draws_of(posterior, DRAWS)).summary
         labels = held.y.numpy()
-        found = round(nll(summary.log_mean_probs, labels), 5), round(accuracy(summary.mean_probs, labels), 5)
-    measured = {NLL: found[0], ACCURACY: found[1], SECONDS: round(time.monotonic() - start)}
-    return {**values, "epochs": approach.epochs, "seed": seed, **measured}
+        measured[NLL] = round(nll(summary.log_mean_probs, labels), 5)
+        measured[ACCURACY] = round(accuracy(summary.mean_probs, labels), 5)
+    seconds = round(time.monotonic() - start)
+    return {**values, "epochs": approach.epochs, "seed": seed, **measured, SECONDS: seconds}
 
 
 def best(lines: Sequence[Mapping[str, str]]) -> Mapping[str, str]:

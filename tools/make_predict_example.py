@@ -15,7 +15,6 @@ import sys
 import tempfile
 from pathlib import Path
 from typing import Any
-from unittest import mock
 
 import numpy as np
 
@@ -42,7 +41,7 @@ def pictures(folder: Path) -> list[Path]:
 
 
 def printed(images: list[dict[str, Any]]) -> str:
-    """Return what the command prints for images as its JSON has them."""
+    """Return what the command prints for images as its JSON has them, as wide as the screen."""
     nothing = np.zeros((0, 10))
     parts = []
     for image in images:
@@ -50,12 +49,12 @@ def printed(images: list[dict[str, Any]]) -> str:
         picture = Normalised(image["image"], size, nothing, is_dark, True, tuple(image["remarks"]), nothing)
         answers = [PictureAnswer(**answer, draws=nothing) for answer in image["answers"]]
         parts.append((picture, answers))
-    with mock.patch.dict(os.environ, COLUMNS="80"):
-        return "\n\n".join([*(show.text(*part) for part in parts), show.rules(answers)])
+    return "\n\n".join([*(show.text(*part) for part in parts), show.rules(answers)])
 
 
 def main(results: str) -> None:
     """Make the files."""
+    os.environ["COLUMNS"] = "80"  # of the printed block
     with tempfile.TemporaryDirectory() as folder:
         images = [normalise(path) for path in pictures(Path(folder))]
     networks = [Predictor(results, name).answers for name in APPROACHES]

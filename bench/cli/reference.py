@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from typing import NamedTuple
 
 from bench.cli import INCOMPLETE
 from bench.cli.options import add_results, add_wide, check_device, refuse_to_write, seeds, tell_place
@@ -22,7 +23,19 @@ from bench.show.cells import Table
 from bench.show.terminal import shown
 
 NAMES = tuple(STAGES)
-FIELDS = ("stage", "what", "seeds", "to do", "expected_s")  # of a line for machines
+
+
+class StageLine(NamedTuple):
+    """A line of the command's output: a stage as a whole, or one recipe of it that is to do."""
+
+    stage: str
+    what: str
+    seeds: str
+    to_do: int  # cells
+    expected_s: float | None
+
+
+FIELDS = ("stage", "what", "seeds", "to do", "expected_s")  # of `StageLine`, as they are named for machines
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -57,9 +70,9 @@ def _reference(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print(json.dumps([dict(zip(FIELDS, line, strict=True)) for line in lines], indent=1))
     else:
-        rows = [(*words, str(to_do), duration(expected) if to_do else "") for *words, to_do, expected in lines]
+        rows = [(*line[:3], str(line.to_do), duration(line.expected_s) if line.to_do else "") for line in lines]
         print(shown(Table("reference", "", "", ("stage", "what", "seeds", "cells to do", "expected"), rows)))
-    return INCOMPLETE if any(to_do for *_, to_do, _ in lines) else 0
+    return INCOMPLETE if any(line.to_do for line in lines) else 0
 
 
 def _left(name: str, arguments: argparse.Namespace) -> tuple[list[Cell], list[RecipeToDo]]:
@@ -72,17 +85,16 @@ def _left(name: str, arguments: argparse.Namespace) -> tuple[list[Cell], list[Re
     return chosen, in_cost_order(to_do, costs)
 
 
-def _lines(name: str, chosen: list[Cell], left: list[RecipeToDo]) -> list[tuple[str, str, str, int, float | None]]:
-    """Return a line of `FIELDS` for the stage as a whole, and one for each recipe of it that is to do."""
+def _lines(name: str, chosen: list[Cell], left: list[RecipeToDo]) -> list[StageLine]:
     n_left = sum(len(recipe.cells) for recipe in left)
     what = f"{STAGES[name].title}: {len(chosen) - n_left} of {counted(len(chosen), 'cell')} are there"
     known = [recipe.seconds for recipe in left if recipe.seconds is not None]
     expected = sum(known) if len(known) == len(left) else None
-    lines = [(name, what, "", n_left, expected)]
+    lines = [StageLine(name, what, "", n_left, expected)]
     for recipe in left:
         skip, numbers = recipe.cells[0].skip, " ".join(map(str, sorted({cell.seed for cell in recipe.cells})))
         what = recipe.title + (f": {in_words(skip)}" if skip else "")
-        lines.append((name, what, numbers, len(recipe.cells), recipe.seconds))
+        lines.append(StageLine(name, what, numbers, len(recipe.cells), recipe.seconds))
     return lines
 
 

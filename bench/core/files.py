@@ -260,7 +260,7 @@ def check_writable(folder: Path, below: Path | None = None) -> None:
 
 
 def sweep(folders: Iterable[Path]) -> None:
-    """Remove the parts that killed writers left in or below some folders.
+    """Remove the parts that killed writers left in or below some folders, if they are older than `LEFTOVER_S`.
 
     Only files with the names that `write_atomically` gives are looked at. Symbolic links are not followed.
     """

@@ -113,7 +113,7 @@ def _retain(store: Store, cell: Cell, found: Fit, send: Send) -> bool:
 
 def _watchers(cells: Sequence[Cell], options: Options) -> list[Measure]:
     """Return for each seed the function that measures after an epoch, as the document did of MNIST."""
-    has_document = manifest(cells[0].approach).document and profile(cells[0].profile).task == "mnist"
+    has_document = bool(manifest(cells[0].approach).document) and profile(cells[0].profile).task == "mnist"
     name = "published" if has_document else "common"
     return [protocol_for(cell, name, options).epoch for cell in cells]
 

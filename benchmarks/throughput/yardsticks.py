@@ -24,6 +24,7 @@ from benchmarks.documents import dropout_fcn, linear_bbb, mlp
 from benchmarks.throughput.blocks import cycle
 
 BATCH = 128  # rows of a training step of every document
+BYTES_OVER_126 = 255 / 126  # from pixels in 0..1 to those of rabanser2017, which divides bytes by 126
 
 
 class Yardstick(ABC):
@@ -229,12 +230,15 @@ class MxnetBbb(Yardstick):
 
         super().__init__(train, sizes)
         self._mx = mx
-        self._scaled = lambda images: to_ndarray(images) * (255 / 126)  # the document divides bytes by 126
+        self._to_ndarray = to_ndarray
         mx.random.seed(seed)
         mus, rhos = mxnet_bbb.initial_parameters(mxnet_bbb.layer_shapes(*sizes))
         self.document = mxnet_bbb.DocumentBbb(mus, rhos, n_batches=-(-len(train) // BATCH))
         self.x, self.y = self._scaled(train.x), to_ndarray(train.y.float())
         self.networks: list[list[Any]] = []
+
+    def _scaled(self, images: Tensor) -> Any:
+        return self._to_ndarray(images) * BYTES_OVER_126
 
     def step(self) -> float:
         """Return the loss of the step."""

@@ -12,7 +12,7 @@ import torch
 
 from bench.cli import USAGE
 from bench.cli.main import main
-from bench.core.errors import BenchError
+from bench.core.errors import BenchError, ConfigError
 from bench.interface import Split, Task
 from bench.plan.registry import load_class
 from benchmarks import calibration, many_seeds, memory, shares, whole
@@ -278,6 +278,14 @@ def test_a_run_that_fails_is_not_measured(tmp_path, monkeypatch):
     monkeypatch.setattr(whole, "_output", lambda arguments: json.dumps(planned) if "plan" in arguments else "1e9")
     with pytest.raises(BenchError, match=r"the run in .* ended with exit code 2"):
         whole.measure("all", tmp_path, 1)
+
+
+@needs_proc
+def test_a_cell_that_cannot_run_is_told_before_the_run(tmp_path, monkeypatch):
+    planned = {"cells": [{"cell": "mxnet_bbb published", "state": "cannot run here"}], "cells_of_unknown_length": 0}
+    monkeypatch.setattr(whole, "_output", lambda arguments: json.dumps(planned))
+    with pytest.raises(ConfigError, match="mxnet_bbb published would not be measured"):
+        whole.measure("all", tmp_path, 2)
 
 
 @pytest.mark.parametrize(

@@ -80,6 +80,21 @@ def test_the_documents_blocks_do_not_touch_our_fit(name):
     assert all(torch.equal(kept[0][key], kept[1][key]) for key in kept[0])
 
 
+def test_overhead_is_the_real_step_on_the_smallest_network(monkeypatch):
+    monkeypatch.setattr(training, "TINY_STEPS", 2)
+    subject = subject_of("mlp")
+    seen = []
+    fit = type(subject.approach).fit
+
+    def spy(approach, train, task, context):
+        seen.append((approach.width, train.x.shape[1], len(train), context.steps_per_epoch))
+        return fit(approach, train, task, context)
+
+    monkeypatch.setattr(type(subject.approach), "fit", spy)
+    assert training.overhead_seconds(subject, yardstick_of("mlp", subject.train)) > 0
+    assert seen == [(8, training.TINY_INPUTS, 2 * 128, 2)]
+
+
 def test_pyros_parameters_of_the_document_stay_its_own():
     pyro = pytest.importorskip("pyro")
     yardstick = yardstick_of("pyro_random_module", rows_of(300))

@@ -176,3 +176,21 @@ def test_the_product_is_made_in_our_precision_and_the_documents_in_float32(time)
             subject, FixedPosterior(), NotingYardstick(seen), NotingProduct(seen), rows_of(4, 4), 2, 1, 1e-9
         )
     assert set(seen) == {("document", "highest"), ("product", "high")}
+
+
+@pytest.mark.parametrize(
+    ("block_s", "calls"),
+    [
+        (1.0, 1 + 3),  # a call of 2 s fills a block: it has warmed up, and three rounds of one call follow
+        (6.0, 1 + 3 * (1 + 3)),  # three calls a block: a round to warm up, and three that count
+    ],
+)
+def test_what_fills_a_block_at_once_needs_no_further_round_to_warm_up(monkeypatch, block_s, calls):
+    made = []
+    monkeypatch.setattr(prediction, "_predict", lambda *_: made.append(0) or 2.0)
+    found = prediction.compare_prediction(
+        timed_subject(), FixedPosterior(), NotingYardstick([]), NotingProduct([]), rows_of(4, 4), 2, 3, block_s
+    )
+    assert len(made) == calls
+    assert found.ours.seconds == [2.0 * found.ours.work / (4 * 2)] * 3
+    assert len(found.document.seconds) == len(found.product.seconds) == 3

@@ -6,6 +6,7 @@ import pytest
 
 from bench.cli import INCOMPLETE, USAGE
 from bench.cli.main import main
+from bench.core.errors import MissingFramework
 from bench.core.reasons import OTHER_LOAD, Reason
 from benchmarks.keeping import kept
 from benchmarks.throughput import blocks, measure, training, yardsticks
@@ -33,9 +34,19 @@ def test_the_command_keeps_the_table_that_table_makes_again(small, tmp_path, cap
     assert shown.err.splitlines()[0] == "mlp train, cpu, float32"
     written = (tmp_path / "tables" / "throughput.md").read_text()
     assert written.count("| mlp ") == 3
+    assert written.count("| linear_bbb ") == 5  # it also predicts with noise that rows share
     (tmp_path / "tables" / "throughput.md").unlink()
     assert main(["table", "throughput", "--write", "--results", str(tmp_path), "--baseline", "none"]) == 0
     assert (tmp_path / "tables" / "throughput.md").read_text() == written
+
+
+def test_a_missing_framework_is_a_row_and_exit_code_3(small, monkeypatch, tmp_path, capsys):
+    def absent(request):
+        raise MissingFramework("mxnet_bbb needs mxnet")
+
+    monkeypatch.setattr(measure, "make_subject", absent)
+    assert measure_speeds(["mxnet_bbb", "--what", "train", "--results", str(tmp_path)]) == INCOMPLETE
+    assert "skipped: mxnet_bbb needs mxnet" in capsys.readouterr().out
 
 
 def test_an_approach_that_fails_is_told_in_one_line_and_the_others_are_measured(small, monkeypatch, tmp_path, capsys):
@@ -74,6 +85,8 @@ def test_load_of_others_is_marked(small, monkeypatch):
         (["toy_bbb"], "unknown approach with a yardstick 'toy_bbb'"),
         (["mlp", "--rounds", "0"], "'0' is not a count"),
         (["mlp", "--draws", "many"], "'many' is not a count"),
+        (["mlp", "--images", "-1"], "'-1' is not a count"),
+        (["mlp", "--threads", "0"], "number of threads 0 is below 1"),
         (["mlp", "--block", "0"], "not a positive number"),
         (["mlp", "--what", "trian"], "did you mean 'train'"),
         (["mlp", "--device", "tpu"], "known: cpu, cuda"),

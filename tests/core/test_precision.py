@@ -14,6 +14,7 @@ from bench.core.precision import check_precision
 from bench.core.products import (
     BY_ONEDNN,
     BY_ROUNDING,
+    BY_TENSOR_CORES,
     LARGEST_EXACT,
     OneDnnOrRounded,
     RoundedOperands,
@@ -166,6 +167,13 @@ def test_float32_is_float32_whatever_was_switched_on_before():
         torch.set_float32_matmul_precision("highest")
         for matmul in (torch.backends.mkldnn.matmul, torch.backends.cuda.matmul):
             matmul.fp32_precision = "none"
+
+
+def test_who_makes_the_products():
+    assert products_by("float32", CPU) == "float32"
+    assert products_by("tf32", torch.device("cuda")) == BY_TENSOR_CORES
+    assert products_by("bf16", torch.device("cuda")) == BY_ROUNDING
+    assert products_by("bf16", CPU) in (BY_ONEDNN, BY_ROUNDING)
 
 
 def test_an_old_gpu_has_no_tf32(monkeypatch):

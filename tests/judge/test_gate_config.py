@@ -69,18 +69,27 @@ def test_a_waiver_has_a_day(tmp_path):
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
+        ("schema = 1", "schema = 2", "schema: '2'; known: 1"),
         ('profile = "epoch1"', 'profile = "epoch2"', "did you mean 'epoch1'"),
+        ('device = "cpu"', 'device = ""', "device: '' given; give a text$"),
         ('precision = "float32"', 'precision = "float23"', "did you mean 'float32'"),
+        ("alpha = 0.05", "alpha = 1.5", "alpha: 1.5"),
         ("reference_seeds = 8", "reference_seeds = 3", "whole number >= 8"),
         ("[1000, 1001, 1002]", "[1000]", "list of length >= 2"),
         ("[1000, 1001, 1002]", "[1000, 1000]", "fresh seed 1000 appears twice"),
+        ("[1000, 1001, 1002]", "[1000, -1]", "fresh_seeds #2: -1 given; give a whole number >= 0"),
         ("[1000, 1001, 1002]", "[1000, 0]", "a seed of the reference"),
         ("seeds = 2", "seeds = 4", "at most 3"),
         ("seeds = 2", "seeds = 1", "gated #2.seeds: 1 given; give a whole number >= 2"),
         ('"toy_bbb"', '"toy_bb"', "did you mean 'toy_bbb'"),
         ('["published", "corrected"]', '["published", "corect"]', "recipe of mlp"),
         ('["published", "corrected"]', '["published", "published"]', "name each once"),
+        ('["published", "corrected"]', "[]", "list of length >= 1"),
+        ('protocol = "common"', 'protocol = "usual"', "known: common, published"),
+        ("margin = 0.02", "margin = -1", "margin: -1"),
+        ('reason = "r"', 'reason = " "', "a text"),
         ('cells = ["mlp/published/common"]', 'cells = ["mlp"]', "unknown gated cell 'mlp'"),
+        ("[splits]", '[splits]\ntrain50k = "abc"', "64 hexadecimal digits"),
         ("[splits]", WAIVER + "diverged = [1000]\n[splits]", "give a seed of the reference"),
         ("[splits]", WAIVER.replace("mlp/", "mpl/") + "[splits]", "did you mean 'mlp/published/common'"),
     ],
@@ -108,11 +117,14 @@ def test_nonsense_is_one_line(arguments, message, capsys):
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def test_the_example_for_a_ci_gates_pull_requests_only():
+def test_the_example_for_a_ci_does_what_its_head_says():
     text = (ROOT / "docs" / "ci-example.yml").read_text()
     assert "\non:\n  push:\n    branches: [main]\n  pull_request:\n\n" in text
     jobs = dict(re.findall(r"^  (\w+):\n    (\S.*)$", text.split("\njobs:\n")[1], re.MULTILINE))
     assert jobs == {"check": "runs-on: ubuntu-latest", "gate": "if: github.event_name == 'pull_request'"}
+    head = " ".join(line.removeprefix("# ") for line in text.splitlines() if line.startswith("# "))
+    assert "tests, lint and types on pull requests and on every push to main, the gate" in head
+    assert "on pull requests only" in head
 
 
 def test_a_ci_run_that_ends_before_its_gate_leaves_no_earlier_gates_files(tmp_path):

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from bench.core.errors import ConfigError
-from bench.core.metric_table import METRICS, unit_of
+from bench.core.metric_table import _SPECS, METRICS, unit_of
 from bench.interface import Noise
 from bench.measure.metrics.draws import draw_hits, reduce_draws
 from bench.measure.metrics.evaluate import evaluate_classification, evaluate_mean_network, evaluate_ood
@@ -71,6 +71,10 @@ def test_the_curves_and_areas_of_moved_images_have_specs() -> None:
     assert all(
         unit_of(area_key("translated", name)) is METRICS[f"{name.partition('@')[0]}_area"].unit for name in MEASURED
     )
+
+
+def test_no_metric_is_named_twice() -> None:
+    assert len(_SPECS) == len(METRICS)
 
 
 def test_one_draw() -> None:

@@ -1,4 +1,4 @@
-"""What a child process does for a GPU, seen without one: rows sent there, and clocks that wait for it."""
+"""What a child process does for a GPU, seen without one: rows sent there, clocks that wait for it, its memory."""
 
 import dataclasses
 
@@ -51,3 +51,13 @@ def test_a_resumed_state_lies_on_the_device_of_the_fit(tmp_path, monkeypatch):
         "weights": ((2,), "meta"),
         "step": ((), "meta"),
     }
+
+
+def test_peak_memory_of_a_gpu_is_that_of_its_tensors(monkeypatch):
+    forgotten = []
+    monkeypatch.setattr(torch.cuda, "max_memory_allocated", lambda device: 3 * 2**20)
+    monkeypatch.setattr(torch.cuda, "reset_peak_memory_stats", forgotten.append)
+    for device, peak in ((torch.device("cuda"), 3.0), (torch.device("cpu"), None)):
+        fitting._forget_peak_memory(device)
+        assert fitting._peak_device_memory(device) == peak
+    assert forgotten == [torch.device("cuda")]

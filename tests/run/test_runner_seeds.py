@@ -46,6 +46,16 @@ def test_seeds_together_measure_what_each_measures_alone(tmp_path, names, protoc
         assert record.model == apart[key].model
 
 
+def test_seeds_together_in_a_process_measure_what_they_measure_here(tmp_path):
+    results, _ = go(tmp_path / "there", "toy_mlp", seeds=(3, 1), executor="process")
+    assert {result.outcome for result in results} == {"done"}
+    go(tmp_path / "here", "toy_mlp", seeds=(3, 1))
+    here, there = records(tmp_path / "here"), records(tmp_path / "there")
+    assert here.keys() == there.keys()
+    for key, record in here.items():
+        close(record, there[key])
+
+
 def test_seeds_together_learn_from_the_split_of_each():
     chosen = cells(Selection(approaches=("dropout_fcn",), recipes=("published",), protocols=("common",), seeds=(3, 1)))
     train, rows, _ = fitting._load_train(chosen, Options("unused"))

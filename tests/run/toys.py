@@ -12,10 +12,10 @@ from bench.run.runner import run
 from tests.run.watching import Recorder
 
 
-def go(root, *names, **options):
+def go(root, *names, executor="inline", **options):
     selection = Selection(approaches=names, **{"seeds": (0, 1, 2), "profile": "smoke", **options})
     watcher = Recorder()
-    results = run(cells(selection), Store(root), Options(str(root), threads=1), watcher, "inline")
+    results = run(cells(selection), Store(root), Options(str(root), threads=1), watcher, executor)
     return results, watcher
 
 

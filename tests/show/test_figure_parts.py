@@ -17,7 +17,7 @@ from bench.show.figures import forest
 from bench.show.figures.changes import CLEAR, Change, draw_changes
 from bench.show.figures.detection import LOWEST_RATE, roc, thinned
 from bench.show.figures.layout import mosaic, spread
-from bench.show.figures.style import COLOURS, REPORTED, look, style
+from bench.show.figures.style import COLOURS, REPORTED, WIDTH, canvas, look, printed, style
 from bench.show.figures.uncertainty import _pooled, _wilson
 from bench.show.figures.votes import VotedImage
 from tests.judge.claims import BY_ID
@@ -152,3 +152,8 @@ def test_a_change_is_drawn_in_points_and_grey_where_its_interval_reaches_zero():
     _, unclear, _, clear, _, alone = axes.lines
     assert [mark.get_color() for mark in (unclear, clear, alone)] == [REPORTED, CLEAR, REPORTED]
     assert list(clear.get_xdata()) == pytest.approx([4 - 2.484, 4 + 2.484], abs=1e-3)
+
+
+def test_a_png_has_the_pixels_that_were_asked_for():
+    image = printed(canvas(height=1.0), "png", dpi=80)
+    assert int.from_bytes(image[16:20], "big") == round(80 * WIDTH)  # a PNG begins with its width and height

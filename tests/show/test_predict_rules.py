@@ -10,8 +10,9 @@ import torch
 
 from bench.measure.metrics.draws import reduce_draws
 from bench.show.predict import rules, show
+from bench.show.predict.normalise import normalise
 from tests.show.posteriors import TORN
-from tools.make_predict_example import printed
+from tools.make_predict_example import pictures, printed
 
 DOCS = Path(__file__).parents[2] / "docs"
 
@@ -46,8 +47,17 @@ def test_likely_digits_are_those_that_round_to_something():
     assert show.likely(TORN) == "0: 0.19, 1: 0.19, 2: 0.19"
 
 
-def test_the_example_of_the_documentation_is_what_the_command_prints():
+def test_the_example_of_the_documentation_is_what_the_command_prints(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
     images = json.loads((DOCS / "predict.json").read_text())
     (block,) = re.findall(r"<!-- example -->\n```\n(.*?)\n```\n", (DOCS / "predict.md").read_text(), re.DOTALL)
     assert block == printed(images)
     assert max(map(len, block.splitlines())) <= 80
+
+
+def test_the_pictures_of_the_example_are_still_read_so(tmp_path):
+    images = [normalise(path) for path in pictures(tmp_path)]
+    known = json.loads((DOCS / "predict.json").read_text())
+    assert [(show.ink(image), *image.size) for image in images] == [
+        (image["ink"], image["width"], image["height"]) for image in known
+    ]

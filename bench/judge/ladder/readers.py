@@ -37,7 +37,7 @@ from bench.measure.protocols import Common
 
 TEST, TEST_SPLIT = "mnist", "test10k"
 PRUNED = "pruned_used_accuracy"
-DRAW, MEAN_NETWORK, ALL_DRAWS = "draw_", "mean_network_", ""
+DRAW, MEAN_NETWORK, ALL_DRAWS = "draw_", "mean_network_", "all draws"
 SINGLE_DRAWS = 10  # each measured alone; draws of one fit differ far less than fits do
 WEIGHTS, MOMENTS = "weights", ("mean", "std")
 

@@ -40,7 +40,7 @@ class Paired:
         return statistics.fmean(self.differences)
 
     def half_width(self, level: float = LEVEL) -> float | None:
-        """Return the half-width of the interval of the mean difference, None for one seed."""
+        """Return the half-width of the interval of the mean difference at a level, None for one seed."""
         return None if self.n < 2 else error_half_width(self._sd, self.n - 1, level) / math.sqrt(self.n)
 
     @property

@@ -164,7 +164,7 @@ def entropies(summary: DrawSummary) -> dict[str, FloatArray]:
 
 
 def row_disagrees(votes: IntArray) -> BoolArray:
-    """Return for each row of votes [N, K] whether they are not unanimous (alsibahi2019's "uncertain images")."""
+    """Return for each row of votes [N, K] whether they differ, bool [N] (alsibahi2019's "uncertain images")."""
     return np.asarray((votes > 0).sum(axis=1) > 1)
 
 

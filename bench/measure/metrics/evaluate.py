@@ -97,7 +97,7 @@ def evaluate_shift(log_probs: FloatArray, labels: Labels) -> tuple[MetricValues,
 def evaluate_ood(in_summary: DrawSummary, ood_summary: DrawSummary) -> tuple[MetricValues, MissingMetrics]:
     """Return the metrics of an out-of-distribution set, among them how well it is told from the test set.
 
-    Both sets have the same draws: scores compare only at equal numbers of draws.
+    The caller predicts both with the same draws: scores compare only at equal numbers of draws.
     """
     found = _label_free(ood_summary)
     found["geometric_entropy"] = float(geometric_entropy(ood_summary.mean_log_probs).mean())

@@ -32,6 +32,13 @@ class ClaimMark(NamedTuple):
     high: float
 
 
+class Block(NamedTuple):
+    """A claim by itself, or the claims of one curve."""
+
+    label: str
+    lines: Sequence[ClaimMark]
+
+
 def make(material: Material) -> Iterator[Figure | Absent]:
     """Give the figure of all end results, then one for each document."""
     yield _end_results(material)
@@ -56,7 +63,7 @@ def _end_results(material: Material) -> Figure | Absent:
         return Absent(NAME, TITLE, FIELD, material.not_run("a published recipe by the published protocol"))
     names = load_short_names()
     lines = [
-        (f"{_who(verdict.claim.source)}: {names.get(verdict.claim.id) or verdict.claim.metric}", [_line(verdict)])
+        Block(f"{_who(verdict.claim.source)}: {names.get(verdict.claim.id) or verdict.claim.metric}", [_line(verdict)])
         for verdict in seen
     ]
     caption = (
@@ -93,7 +100,7 @@ def _caption(
     )
 
 
-def blocks(verdicts: Sequence[Verdict]) -> list[tuple[str, list[ClaimMark]]]:
+def blocks(verdicts: Sequence[Verdict]) -> list[Block]:
     """Return the claims of a document in their order with their labels, the points of a training curve together."""
     found: dict[str, list[Verdict]] = {}
     for verdict in verdicts:
@@ -101,7 +108,7 @@ def blocks(verdicts: Sequence[Verdict]) -> list[tuple[str, list[ClaimMark]]]:
         stage, key = measured_key(claim)
         is_curve = stage.startswith("epoch")
         found.setdefault(f"{claim.source}/{claim.approach}/{key}" if is_curve else claim.id, []).append(verdict)
-    return [(_label(members), [_line(verdict) for verdict in members]) for members in found.values()]
+    return [Block(_label(members), [_line(verdict) for verdict in members]) for members in found.values()]
 
 
 def _label(verdicts: Sequence[Verdict]) -> str:
@@ -122,7 +129,7 @@ def _line(verdict: Verdict) -> ClaimMark:
     return ClaimMark(verdict.outcome, *((place - claim.value) / unit for place in (verdict.centre, low, high)))
 
 
-def _draw(blocks: Sequence[tuple[str, Sequence[ClaimMark]]], width: float = WIDTH) -> Drawing:
+def _draw(blocks: Sequence[Block], width: float = WIDTH) -> Drawing:
     """Return the drawing: a line for each claim, epochs of a curve close together."""
     places: list[tuple[float, ClaimMark, bool]] = []
     ticks: list[tuple[float, str]] = []

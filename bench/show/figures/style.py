@@ -109,7 +109,7 @@ def canvas(width: float = WIDTH, height: float = 3.0) -> Drawing:
 def printed(drawing: Drawing, form: str, dpi: float = 150) -> bytes:
     """Return a drawing of `canvas` as a file of a format, "svg" or "png"; equal drawings give equal bytes.
 
-    `dpi`: dots per inch of a PNG.
+    `dpi`: dots per inch of a PNG; by default those of print. An SVG has the same layout at any.
     """
     buffer = io.BytesIO()
     without = dict.fromkeys(("Creator", "Date", "Format", "Type") if form == "svg" else ("Software",))

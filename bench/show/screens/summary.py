@@ -15,8 +15,8 @@ from bench.show.terminal import notes_of, shown
 def summary(material: Material, more: str = "") -> str:
     """Return the main table for the screen.
 
-    The end of a run gives the command that shows `more`: the notes. They are then left out, and the rows of approaches
-    without any record.
+    `more`: the command that shows the notes. The end of a run gives it; then notes and rows without records are left
+    out.
     """
     table = material.beside.marked(accuracy_table(material))
     notes = [f"notes: {more}"] if more else notes_of(table)

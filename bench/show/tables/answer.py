@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from bench.core.text import Digits, counted
 from bench.judge.claims import Claim
 from bench.judge.ladder.answer import Answer, LargestStep, Walk
@@ -14,7 +16,14 @@ from bench.show.tables.accuracy import ABSENT
 
 THREE = Digits(decimals=3)
 ADDED = Digits(decimals=3, signed=True)
-RAISED, LOWERED, UNCLEAR, UNMEASURED = "raised by", "lowered by", "cannot be told from zero:", "not measured:"
+Direction = Literal["raises", "lowers", "unclear", "not measured"]
+"""What a step does to the number. `unclear`: its interval includes zero."""
+WORDS: dict[Direction, str] = {
+    "raises": "raised by",
+    "lowers": "lowered by",
+    "unclear": "cannot be told from zero:",
+    "not measured": "not measured:",
+}
 
 
 def answer_table(approach: str, answer: Answer, results: Results) -> Table:
@@ -69,21 +78,21 @@ def conclusions(answer: Answer) -> list[str]:
 
 def _conclusion(walk: Walk, unit: str) -> str:
     """Say which steps raise the number, lower it or do neither clearly, and which is the largest."""
-    groups: dict[str, list[str]] = {words: [] for words in (RAISED, LOWERED, UNCLEAR, UNMEASURED)}
+    groups: dict[Direction, list[str]] = {direction: [] for direction in WORDS}
     for name, effect in walk.added.items():
         only = " (one seed)" if effect.paired and effect.paired.n == 1 else ""
         groups[_direction(effect.paired)].append(name + only)
-    said = "; ".join(f"{how} {', '.join(names)}" for how, names in groups.items() if names)
+    said = "; ".join(f"{WORDS[direction]} {', '.join(names)}" for direction, names in groups.items() if names)
     return f"{said}. {_largest(walk.largest, unit)}"
 
 
-def _direction(paired: Paired | None) -> str:
+def _direction(paired: Paired | None) -> Direction:
     """Return whether a change raises or lowers the number; one seed has no interval, so its sign decides."""
     if paired is None:
-        return UNMEASURED
+        return "not measured"
     if paired.n > 1 and not paired.excludes_zero:
-        return UNCLEAR
-    return RAISED if paired.mean > 0 else LOWERED
+        return "unclear"
+    return "raises" if paired.mean > 0 else "lowers"
 
 
 def _largest(found: LargestStep | None, unit: str) -> str:
