@@ -1,6 +1,7 @@
 """What figures compute from records, against worked numbers, closed forms and the metrics."""
 
 import math
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -12,11 +13,13 @@ from bench.judge.samples import Sample
 from bench.judge.stats.paired import Paired
 from bench.judge.stats.rule import judge_one
 from bench.measure.metrics.ood import auroc
+from bench.measure.metrics.shifts import ROTATED
 from bench.plan.registry import ORDER
 from bench.show.figures import forest
 from bench.show.figures.changes import CLEAR, Change, draw_changes
 from bench.show.figures.detection import LOWEST_RATE, roc, thinned
 from bench.show.figures.layout import mosaic, spread
+from bench.show.figures.shift import _draw_shift
 from bench.show.figures.style import COLOURS, REPORTED, WIDTH, canvas, look, printed, style
 from bench.show.figures.uncertainty import _pooled, _wilson
 from bench.show.figures.votes import VotedImage
@@ -157,3 +160,10 @@ def test_a_change_is_drawn_in_points_and_grey_where_its_interval_reaches_zero():
 def test_a_png_has_the_pixels_that_were_asked_for():
     image = printed(canvas(height=1.0), "png", dpi=80)
     assert int.from_bytes(image[16:20], "big") == round(80 * WIDTH)  # a PNG begins with its width and height
+
+
+def test_the_name_of_a_variant_takes_two_lines_above_its_panel():
+    rows = [SimpleNamespace(name=name, shifted=[]) for name in ("mlp corrected", "vi_diag corrected+ten-times")]
+    drawing = _draw_shift(ROTATED, rows, None)
+    titles = [axes.get_title() for axes in drawing.axes]
+    assert titles[:2] == ["mlp corrected", "vi_diag corrected\n+ten-times"]
