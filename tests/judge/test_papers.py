@@ -260,6 +260,15 @@ def test_the_other_methods_stand_beside_the_mixture_seed_by_seed():
     assert "dropout" not in said  # it has not run
 
 
+def test_a_method_with_too_few_seeds_at_the_full_size_is_shown_and_not_judged():
+    mixture, sgd = records("published+units-1200", FIVE), [0.0171, 0.0173, 0.0172, 0.0172, 0.0172]
+    one = sentence(mixture, records("published+units-1200", sgd[:1], "blundell_sgd"))
+    assert (
+        "With 1200 units, ours and the paper's, too few seeds for a verdict: plain SGD 1.71 (1 seed) and 1.88 %." in one
+    )
+    assert "too few seeds" not in sentence(mixture, records("published+units-1200", sgd, "blundell_sgd"))
+
+
 def test_the_table_has_the_numbers_that_were_measured_and_counts_the_others():
     table = blundell_table(results(records("published", [0.0134] * 5), records("published", [0.02], "blundell_sgd")))
     marks = {row[0]: re.sub(r"[^a-z]", "", row[1]) for row in table.rows}

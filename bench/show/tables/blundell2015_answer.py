@@ -61,7 +61,7 @@ def can_it_be_reproduced(results: Results) -> list[str]:
     openings = [_opening(quoted) if quoted else "1.32 % is open: the network of 1200 units has not run yet."]
     if small and not _has_verdict(quoted):
         openings.append(_opening(small))
-    return [" ".join(openings), *_patience(results), *_beside(results), *_gains(results)]
+    return [" ".join(openings), *_patience(results), *_beside(results), *_at_full_size(results), *_gains(results)]
 
 
 def in_one_line(results: Results) -> str:
@@ -190,6 +190,19 @@ def _held_out(claims: Mapping[str, PaperClaim], results: Results) -> Iterator[st
     first, *others = [name for name in order if name in (MIXTURE, GAUSSIAN)]
     best = f"; so the best reading by this error takes {first} and not {others[0]}" if others else ""
     yield f"On held-out images the order is {', '.join(f'{name} {mean_text(errors[name])} %' for name in order)}{best}."
+
+
+def _at_full_size(results: Results) -> Iterator[str]:
+    """Say what the other methods err with 1200 units, as far as they have too few seeds for a verdict."""
+    said = []
+    for method, name in OTHERS.items():
+        claim = claims_by_id()[f"{PAPER}.t1.{method}.1200"]
+        errors = tuple(errors_by_seed(claim, results).values())
+        if 0 < len(errors) < ENOUGH:
+            paper = f"{100 * claim.paper.value:.2f} %"
+            said.append(f"{name} {mean_text(errors)} ({counted(len(errors), 'seed')}) and {paper}")
+    if said:
+        yield f"With 1200 units, ours and the paper's, too few seeds for a verdict: {'; '.join(said)}."
 
 
 def _gains(results: Results) -> Iterator[str]:
