@@ -75,6 +75,12 @@ def test_one_seed_fails_and_two_do_not(tmp_path):
     assert "1 of 2 cells: corrected x published" in mixed.detail
 
 
+def test_one_seed_that_the_manifest_declares_is_known(tmp_path):
+    found = audited(Store(tmp_path), record("blundell_sgd", recipe="published+units-1200"))["one-seed"]
+    assert found.outcome == "known"
+    assert found.detail.endswith("shown without a verdict")
+
+
 def test_a_seed_that_diverged_counts_beside_one_that_finished(tmp_path):
     done, failed = record("mlp"), record("mlp", seed=1, outcome="failed", reason="killed")
     diverged = record("mlp", seed=1, outcome="diverged", reason="loss is nan")

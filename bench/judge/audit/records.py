@@ -35,14 +35,18 @@ def audit_records(records: Sequence[Record], store: Store) -> list[Finding]:
     for name in dict.fromkeys(record.approach for record in done):
         own = [record for record in done if record.approach == name]
         diverged = [record for record in records if record.approach == name and record.outcome == "diverged"]
-        found += [_one_seed(name, own, diverged), _stale(name, own), *_last_epoch(name, own)]
+        declared_reason = known[name].known.get("one-seed", "") if name in known else ""
+        found += [_one_seed(name, own, diverged, declared_reason), _stale(name, own), *_last_epoch(name, own)]
         if name in known:
             found += [*_recomputed(name, own, store), *_predictions(own, store), *_sigma(own, store)]
     return found + list(_draws(done))
 
 
-def _one_seed(name: str, done: Iterable[Record], diverged: Iterable[Record]) -> Finding:
-    """Count the seeds of each cell with a number; a seed that diverged is a second one, as it is reported too."""
+def _one_seed(name: str, done: Iterable[Record], diverged: Iterable[Record], reason: str) -> Finding:
+    """Count the seeds of each cell with a number; a seed that diverged is a second one, as it is reported too.
+
+    `reason`: why the manifest declares that one seed is all there is, '' if it does not.
+    """
     finished: dict[str, set[int]] = {}
     for record in done:
         finished.setdefault(_cell(record), set()).add(record.seed)
@@ -54,7 +58,9 @@ def _one_seed(name: str, done: Iterable[Record], diverged: Iterable[Record]) -> 
     least = min(map(len, cells.values()))
     if single:
         detail = f"one seed only in {len(single)} of {len(cells)} cells: {', '.join(single)}"
-        return Finding("one-seed", f"records of {name}", "fails", detail, {"seeds": least})
+        outcome: FindingOutcome = "known" if reason else "fails"
+        detail += f"; {reason}" if reason else ""
+        return Finding("one-seed", f"records of {name}", outcome, detail, {"seeds": least})
     where = "the only cell" if len(cells) == 1 else f"all {len(cells)} cells"
     detail = f"{least} seeds or more in {where}; less than the {ENOUGH} of a verdict in {few}"
     return Finding("one-seed", f"records of {name}", "passes", detail, {"seeds": least})
