@@ -15,8 +15,8 @@ from bench.show.material import Material
 from bench.show.tables.methods import RANKED, Row, half_width, rows
 
 NAME, TITLE = "methods", "What the quality of a method costs"
-LINE = 0.045  # height of a line of text, as a share of the range of the losses
-SIMILAR = 2.6  # costs whose ratio is smaller stand so near that their names would overlap
+LINE = 0.04  # height of a line of text, as a share of the range of the losses
+SIMILAR = 1.9  # costs whose ratio is smaller stand so near that their names would overlap
 AXES = {"answer": "an answer [passes of the plain network]", "training": "training [trainings of the plain network]"}
 
 
@@ -75,12 +75,12 @@ def label_heights(points: Sequence[tuple[float, float]]) -> list[float]:
 
 
 def _draw(found: Sequence[Row]) -> Drawing:
-    """Return the drawing: a panel for each cost."""
-    drawing = canvas(WIDTH, 3.8)
-    for axes, (cost, label) in zip(drawing.subplots(1, 2, sharey=True), AXES.items(), strict=True):
+    """Return the drawing: a panel for each cost, one above the other, because names at the right need room."""
+    drawing = canvas(WIDTH, 7.0)
+    for axes, (cost, label) in zip(drawing.subplots(2, 1), AXES.items(), strict=True):
         _panel(axes, found, cost)
         axes.set_xlabel(label)
-    drawing.axes[0].set_ylabel("negative log-likelihood [nats a digit]")
+        axes.set_ylabel("negative log-likelihood [nats a digit]")
     return drawing
 
 
@@ -94,7 +94,8 @@ def _panel(axes: Axes, found: Sequence[Row], cost: str) -> None:
         fill = colour if place in best else "none"
         half = half_width(row.numbers[RANKED])
         axes.errorbar(x, y, yerr=half, fmt="o", color=colour, markerfacecolor=fill, linewidth=0.8, zorder=2)
-        axes.annotate(row.name, (x, labels[place]), (4, 3), textcoords="offset points", fontsize=SMALL, color=colour)
+        name = axes.annotate(row.name, (x, labels[place]), (4, 3), textcoords="offset points", fontsize=SMALL)
+        name.set(color=colour, annotation_clip=False)  # a name below the axis is drawn too
     for axis, scale in ((axes.xaxis, axes.set_xscale), (axes.yaxis, axes.set_yscale)):
         scale("log")
         axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
