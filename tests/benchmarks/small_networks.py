@@ -2,16 +2,15 @@
 
 import dataclasses
 
-import pytest
 import torch
 
-from bench.core.errors import MissingFramework
 from bench.interface import Split, Task
 from bench.plan.recipes import build, profile, resolve
-from bench.plan.registry import load_class, manifest
+from bench.plan.registry import manifest
 from benchmarks.throughput import yardsticks
 from benchmarks.throughput.training import Subject
 from benchmarks.throughput.yardsticks import Yardstick
+from tests.implementations.made_up import class_of
 
 CPU = torch.device("cpu")
 SIZES = {  # of small networks, for the documents' code
@@ -32,15 +31,8 @@ def rows_of(n: int, n_inputs: int = 20) -> Split:
     return Split("train60k", x, y, torch.arange(n))
 
 
-def needs(name: str) -> None:
-    try:
-        load_class(name)
-    except MissingFramework as error:
-        pytest.skip(str(error))
-
-
 def subject_of(name: str, n_rows: int = 300) -> Subject:
-    needs(name)
+    class_of(name)
     approach = build(manifest(name), resolve(manifest(name), "published"), profile("full"))
     approach = dataclasses.replace(approach, **SMALL[name])
     train = rows_of(n_rows)
@@ -48,5 +40,5 @@ def subject_of(name: str, n_rows: int = 300) -> Subject:
 
 
 def yardstick_of(name: str, train: Split) -> Yardstick:
-    needs(name)
+    class_of(name)
     return yardsticks.YARDSTICKS[name](train, 0, SIZES[name])

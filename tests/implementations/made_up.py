@@ -33,7 +33,10 @@ class SmallUnderTest(ApproachUnderTest):
 
 
 def class_of(name):
-    """Return the class of an approach; skip the test where its framework is missing."""
+    """Return the class of an approach; skip the test where its framework is missing, for it is an optional one.
+
+    CI installs the documents' frameworks, and checks the traces of approaches that need other people's libraries.
+    """
     try:
         return load_class(name)
     except MissingFramework as error:

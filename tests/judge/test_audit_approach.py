@@ -2,14 +2,13 @@
 
 import pytest
 
-from bench.core.errors import MissingFramework
 from bench.judge.audit import probe
 from bench.judge.audit.approach import audit_approach
 from bench.judge.audit.rules import RULES
-from bench.plan.registry import load_class, manifest, manifests
+from bench.plan.registry import manifest, manifests
 from implementations import _methods, linear_bbb
 from implementations._kernels.sampled_mlp import Objective
-from tests.implementations.made_up import WIDTHS, SmallUnderTest
+from tests.implementations.made_up import WIDTHS, SmallUnderTest, class_of
 
 KNOWN = {
     ("pyro_hidden_layer", "published"): {"kl-sign"},
@@ -35,10 +34,7 @@ def _small(monkeypatch):
 
 @pytest.mark.parametrize(("name", "recipe"), SUBJECTS, ids=[f"{name}-{recipe}" for name, recipe in SUBJECTS])
 def test_our_recipes_have_the_mistakes_that_they_declare_and_no_others(name, recipe):
-    try:
-        load_class(name)
-    except MissingFramework as error:
-        pytest.skip(str(error))
+    class_of(name)
     found = audit_approach(name, recipe)
     assert [f.detail for f in found if f.outcome == "fails"] == []
     known = KNOWN.get((name, recipe), set())

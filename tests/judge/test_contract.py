@@ -2,11 +2,10 @@
 
 import pytest
 
-from bench.core.errors import MissingFramework
 from bench.judge.contract import CHECKS
-from bench.plan.registry import load_class, manifests
+from bench.plan.registry import manifests
 from implementations import _methods
-from tests.implementations.made_up import WIDTHS, SmallUnderTest
+from tests.implementations.made_up import WIDTHS, SmallUnderTest, class_of
 
 SUBJECTS = [(name, recipe) for name, entry in manifests().items() for recipe in entry.recipes]
 
@@ -20,10 +19,7 @@ def subjects():
 @pytest.mark.parametrize("check", CHECKS, ids=[check.name for check in CHECKS])
 def test_contract(name, recipe, check, subjects, monkeypatch):
     monkeypatch.setattr(_methods, "WIDTHS", WIDTHS)
-    try:
-        load_class(name)
-    except MissingFramework as error:
-        pytest.skip(str(error))
+    class_of(name)
     key = (name, recipe)
     if key not in subjects:
         subjects[key] = SmallUnderTest(name, recipe)
