@@ -17,7 +17,7 @@ from bench.judge.alternatives.own import PRINTED, Brought, judge_own
 from bench.judge.alternatives.weighing import against
 from bench.judge.claims import Claim
 from bench.judge.results import Results
-from bench.judge.stats.papers import PAPER
+from bench.judge.stats.papers import PAPER, claims_by_reading, load_papers, paper_claims
 from bench.judge.stats.rule import Verdict
 from bench.judge.stats.verdicts import Judgement
 from bench.show.material import Material
@@ -151,5 +151,6 @@ def _own(arguments: argparse.Namespace, material: Material) -> str:
         raise ConfigError(f"--margin {arguments.margin} is not a difference; give a number from 0")
     fields = [field.name for field in dataclasses.fields(Brought)]
     brought = Brought(**{name: getattr(arguments, name) for name in fields})
-    judged = judge_own(brought, material.results, material.claims)
+    claims = [*material.claims, *claims_by_reading(paper_claims(load_papers()))]
+    judged = judge_own(brought, material.of_approach(brought.approach).results, claims)
     return json.dumps(own_json(judged), indent=1) if arguments.json else own_text(judged, screen().width)

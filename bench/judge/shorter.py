@@ -14,7 +14,7 @@ from bench.core.records import Record, Timings
 from bench.judge.results import Results
 from bench.measure.metrics.epochs import last_epoch
 from bench.plan.recipes import profile
-from bench.plan.registry import manifest
+from bench.plan.registry import manifests
 
 
 def records_of(results: Results, approach: str, recipe: str, protocol: str) -> list[Record]:
@@ -37,8 +37,8 @@ def from_longer(results: Results, approach: str, recipe: str, protocol: str) -> 
 
 def longer_recipe(approach: str, recipe: str, protocol: str) -> tuple[str, int]:
     """Return the recipe without its changes of the number of epochs, and this number; ("", 0) without such a change."""
-    entry = manifest(approach)
-    if entry.group != "paper" or protocol != "published":
+    entry = manifests().get(approach)
+    if entry is None or entry.group != "paper" or protocol != "published":
         return "", 0
     epochs = {name: one.values["epochs"] for name, one in entry.variants.items() if [*one.values] == ["epochs"]}
     parts = recipe.split("+")

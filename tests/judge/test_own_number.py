@@ -12,6 +12,7 @@ from bench.core.store import Store
 from bench.judge.alternatives.own import Brought, judge_own
 from bench.judge.alternatives.weighing import FAR_OUTSIDE, NOT_MEASURED
 from bench.judge.claims import print_interval
+from bench.judge.stats.papers import claims_by_reading, load_papers, paper_claims
 from bench.judge.stats.rule import AGREES, DIFFERS
 from bench.show.screens.own_number import own_text
 from tests.judge.claims import CLAIMS, Z, results
@@ -107,6 +108,41 @@ def test_a_metric_of_several_places_must_be_given_whole():
     with pytest.raises(ConfigError, match="measured in several places; give one of noise_uniform/100 images"):
         judge_own(Brought("pyro_random_module", "refusal_rate", "0.5"), found, CLAIMS)
     assert judge_own(Brought("pyro_random_module", places[0], "0.5"), found, CLAIMS).key == places[0]
+
+
+def with_error(seed, error, rest):
+    """Make a record of the paper's network: an error after each of 200 epochs, and another on held-out images."""
+    epochs = [{"epoch": epoch, "mnist/test10k/error": error if epoch == 200 else rest} for epoch in range(1, 201)]
+    metrics = {"mnist/test10k/error": error, "mnist/heldout10k-of-train/error": 0.03}
+    return record("blundell_bbb", seed=seed, metrics=metrics, epochs=epochs)
+
+
+def test_a_number_of_the_paper_is_judged_on_test_images_with_the_margin_of_its_table():
+    found = results([with_error(seed, 0.0175 + 0.0002 * z, rest=0.02 + 0.0002 * z) for seed, z in enumerate(Z)])
+    claims = [*CLAIMS, *claims_by_reading(paper_claims(load_papers()))]
+    told = judge_own(Brought("blundell_bbb", "error", ".0175"), found, claims)
+    # half-width 2.776 * .0002 * sqrt(1.2) = .0006, margin .001
+    assert (told.key, told.verdict.outcome, told.verdict.claim.margin) == ("mnist/test10k/error", AGREES, 0.001)
+    assert told.verdict.sample.mean == pytest.approx(0.0175)
+    after_150 = next(one for one in told.against.found if one.alternative.recipe == "published+epochs-150")
+    assert after_150.measured.mean == pytest.approx(0.02)  # read from the records of the longer fits
+    with pytest.raises(ConfigError, match="is not a possible error; give a number from 0 to 1"):
+        judge_own(Brought("blundell_bbb", "error", "1.75"), found, claims)
+    with pytest.raises(ConfigError, match="by protocol common under these conditions; --protocol published has some"):
+        judge_own(Brought("blundell_bbb", "error", ".0175", protocol="common"), found, claims)
+
+
+def test_the_command_takes_every_approach_that_has_records(tmp_path, capsys):
+    store = Store(tmp_path)
+    for seed, z in enumerate(Z):
+        store.write(with_error(seed, 0.0175 + 0.0002 * z, rest=0.02))
+    own = ["verdict", "--results", str(tmp_path), "--metric", "error", "--reported", ".0175", "--approach"]
+    assert main([*own, "blundell_bbb"]) == 0
+    assert "agrees: " in capsys.readouterr().out
+    assert main([*own, "deep_ensembl"]) == USAGE
+    error = capsys.readouterr().err
+    assert "blundell_bbb" in error
+    assert "did you mean 'deep_ensemble'" in error
 
 
 def test_the_command(tmp_path, capsys):

@@ -9,7 +9,7 @@ from decimal import Decimal
 from typing import NamedTuple
 
 from bench.core.errors import ConfigError, unknown_name
-from bench.core.metric_table import METRICS, N_CLASSES
+from bench.core.metric_table import BRIER, ENTROPY, FRACTION, GAP, N_CLASSES, NATS, SIZE, unit_of
 from bench.core.records import Record
 from bench.core.text import one_line
 from bench.judge.alternatives.named import Alternative, alternatives, learns_what_is_measured
@@ -19,12 +19,20 @@ from bench.judge.ladder.effects import command
 from bench.judge.ladder.rungs import VARIANT, Place
 from bench.judge.results import Results
 from bench.judge.samples import metrics_of
+from bench.judge.shorter import records_of
 from bench.judge.stats.rule import ENOUGH, Verdict, judge_one
 from bench.plan.cells import PROTOCOLS
 from bench.plan.recipes import resolve
+from bench.plan.registry import manifests
 
 PRINTED = ("rounded", "truncated", "exact")
-_FRACTIONS = ("accuracy", "rate", "fraction")  # in the names of a document's own metrics
+_BOUNDS = {  # of what is printed; those of the units themselves leave room for rounding
+    **dict.fromkeys((FRACTION, GAP), (0.0, 1.0)),
+    BRIER: (0.0, 2.0),
+    ENTROPY: (0.0, math.log(N_CLASSES)),
+    **dict.fromkeys((NATS, SIZE), (0.0, math.inf)),
+}
+_ANY = (-math.inf, math.inf)
 
 
 @dataclass(frozen=True)
@@ -54,15 +62,15 @@ def judge_own(brought: Brought, results: Results, claims: Iterable[Claim]) -> Ju
 
     Args:
         brought: the number.
-        results: the records of one profile, device and precision.
-        claims: the documents' numbers, whose margins are declared.
+        results: the records of one profile, device and precision, of the approach's group.
+        claims: reported numbers, whose margins are declared.
     """
     records = _records(brought, results)
     key = _key(brought, sorted({name for record in records for name in record.metrics}))
     claim = _claim(brought, key, claims)
     ours, found = metrics_of(records, key), []
     for one in _others(brought, results, claim.split):
-        theirs = metrics_of(results.cell(one.approach, one.recipe, brought.protocol), key)
+        theirs = metrics_of(records_of(results, one.approach, one.recipe, brought.protocol), key)
         found.append(compare(claim, one, brought.protocol, ours, theirs))
     return JudgedNumber(brought, key, judge_one(claim, ours), Against(claim, tuple(found)))
 
@@ -70,16 +78,17 @@ def judge_own(brought: Brought, results: Results, claims: Iterable[Claim]) -> Ju
 def _records(brought: Brought, results: Results) -> list[Record]:
     """Return the records of the number's recipe and protocol; raises ConfigError for an unknown name or no record."""
     if brought.approach not in results.approaches:
-        raise unknown_name("approach", brought.approach, results.approaches)
+        raise unknown_name("approach", brought.approach, {*manifests(), *results.approaches})
     if brought.protocol not in PROTOCOLS:
         raise unknown_name("protocol", brought.protocol, PROTOCOLS)
     if brought.approach in results.manifests:
         resolve(results.manifests[brought.approach], brought.recipe)  # raises for an unknown recipe
-    found = results.cell(brought.approach, brought.recipe, brought.protocol)
+    found = records_of(results, brought.approach, brought.recipe, brought.protocol)
     if not any(record.metrics for record in found):
         place = Place(brought.approach, brought.recipe, brought.protocol, "")
-        remedy = f"`{command(place, ENOUGH)}` makes them"
         where = f"{place.fit_text()} by protocol {brought.protocol} under these conditions"
+        other = [name for name in PROTOCOLS if any(one.metrics for one in results.cell(*place[:2], name))]
+        remedy = f"--protocol {other[0]} has some" if other else f"`{command(place, ENOUGH)}` makes them"
         raise ConfigError(f"no finished record of {where}; {remedy}")
     return found
 
@@ -108,6 +117,7 @@ def _key(brought: Brought, keys: Sequence[str]) -> str:
         lambda key: "/train" not in key,
         lambda key: key.startswith("mnist/"),
         lambda key: "random" not in key and "mean_network" not in key,  # all images, all draws
+        lambda key: "/heldout" not in key,
     ):
         if len(every) > 1:
             every = [key for key in every if is_meant(key)] or every
@@ -125,7 +135,8 @@ def _claim(brought: Brought, key: str, claims: Iterable[Claim]) -> Claim:
     if value is None:
         raise ConfigError(f"reported number '{text}' is not a number, not finite or too large; give one such as 0.985")
     unit = _last_digit(text)
-    low, high = _range(metric)
+    metric_unit = unit_of(metric)
+    low, high = _ANY if metric_unit is None else _BOUNDS.get(metric_unit, _ANY)
     if not low <= value <= high:
         raise ConfigError(f"{text} is not a possible {metric}; give a number from {low:g} to {high:.4g}")
     margin, reason = (brought.margin, "given") if brought.margin is not None else _margin(key, value, brought, claims)
@@ -138,7 +149,7 @@ def _claim(brought: Brought, key: str, claims: Iterable[Claim]) -> Claim:
         dataset=dataset,
         split=split,
         protocol=brought.protocol,
-        unit="fraction" if _is_fraction(metric) else "nats" if "entropy" in metric else "",
+        unit="fraction" if metric_unit in (FRACTION, GAP) else "nats" if metric_unit is ENTROPY else "",
         printed=text,
         precision=0.0 if brought.printed == "exact" else unit,
         precision_kind=brought.printed,
@@ -155,20 +166,6 @@ def _last_digit(text: str) -> float:
     exponent = Decimal(text).as_tuple().exponent
     assert isinstance(exponent, int), "the number is finite"
     return float(Decimal(1).scaleb(exponent))
-
-
-def _is_fraction(metric: str) -> bool:
-    spec = METRICS.get(metric)
-    return spec.unit.name == "fraction" if spec is not None else any(word in metric for word in _FRACTIONS)
-
-
-def _range(metric: str) -> tuple[float, float]:
-    """Return the smallest and the largest number that a metric can be."""
-    if _is_fraction(metric):
-        return 0.0, 1.0
-    if "entropy" in metric:
-        return 0.0, math.log(N_CLASSES)
-    return (0.0, math.inf) if metric in ("nll", "brier") else (-math.inf, math.inf)
 
 
 def _margin(key: str, value: float, brought: Brought, claims: Iterable[Claim]) -> tuple[float, str]:

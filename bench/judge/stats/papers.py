@@ -120,6 +120,11 @@ def paper_claims(papers: Iterable[Paper]) -> list[PaperClaim]:
     return found
 
 
+def claims_by_reading(claims: Iterable[PaperClaim]) -> list[Claim]:
+    """Return each number as a claim on each metric that it can mean."""
+    return [_as_claim(claim, metric) for claim in claims for metric in claim.metrics.values()]
+
+
 def _metrics(source: str, method: str, size: str) -> dict[str, str]:
     if method != "pruned" or size == "00":
         has_draws = method not in ("sgd", "dropout")
