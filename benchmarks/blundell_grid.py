@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 import re
 import sys
 from collections.abc import Mapping, Sequence
@@ -21,6 +22,7 @@ from tabulate import tabulate
 
 from bench.cli.main import Parser, guarded
 from bench.core.canonical import digest
+from bench.core.errors import Diverged
 from bench.core.files import write_atomically
 from bench.core.metric_table import N_CLASSES
 from bench.core.project import TOP
@@ -62,9 +64,12 @@ def read_grid() -> Grid:
 
 
 def held_out_error(approach: Approach, train: Split, held_out: Split, seed: int) -> float:
-    """Return the share of the held-out images that the mean network of a fit gets wrong."""
+    """Return the share of the held-out images that the mean network of a fit gets wrong, 1 if the fit diverges."""
     task = Task("classification", N_CLASSES, len(train), train.x.shape[1])
-    posterior = approach.fit(train, task, FitAlone(seed, torch.device("cpu"), None, None))
+    try:
+        posterior = approach.fit(train, task, FitAlone(seed, torch.device("cpu"), None, None))
+    except Diverged:
+        return 1.0  # it answers nothing
     found = predict_split(posterior.mean_network(), held_out, range(1))
     return 1 - int(found.hits[0]) / len(held_out)
 
@@ -74,8 +79,8 @@ def block(grid: Grid, found: Mapping[str, Mapping[str, Any]]) -> str:
     rows = []
     for name, settings in grid.by_approach().items():
         for setting, fields in settings.items():
-            error = found.get(f"{name} {setting}", {}).get("held_out_error", 1.0)
-            shown = "not run" if error == 1.0 else f"{100 * error:.2f} %"
+            error = found.get(f"{name} {setting}", {}).get("held_out_error", math.inf)
+            shown = "not run" if error == math.inf else "diverged" if error == 1 else f"{100 * error:.2f} %"
             rows.append((-fields.get("epochs", grid.epochs), error, name, setting, shown))
     lines = [(name, setting, str(-epochs), shown) for epochs, _, name, setting, shown in sorted(rows)]
     return tabulate(lines, headers=COLUMNS, tablefmt="github", disable_numparse=True)
@@ -108,7 +113,7 @@ def train_missing() -> int:
             if found.get(f"{name} {setting}", {}).get("key") != key:
                 error = held_out_error(approach, train, held_out, grid.seed)
                 found[f"{name} {setting}"] = {"held_out_error": round(error, 4), "key": key}
-                FOUND.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+                write_atomically(FOUND, (json.dumps(found, indent=1) + "\n").encode())
             print(f"{name} {setting}: {found[f'{name} {setting}']['held_out_error']:.4f}", flush=True)
     return 0
 

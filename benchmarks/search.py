@@ -20,6 +20,7 @@ import torch
 
 from bench.cli.main import Parser, guarded
 from bench.core.errors import ConfigError, Diverged
+from bench.core.files import write_atomically
 from bench.core.metric_table import N_CLASSES
 from bench.data.splits import load_split
 from bench.interface import Approach, Split, Task
@@ -66,8 +67,11 @@ def trial(
 
 
 def best(lines: Sequence[Mapping[str, str]]) -> Mapping[str, str]:
-    """Return the line of the lowest held-out negative log-likelihood."""
-    return min((line for line in lines if line[NLL] != "diverged"), key=lambda line: float(line[NLL]))
+    """Return the line of the lowest held-out negative log-likelihood; raises Diverged if there is none."""
+    finished = [line for line in lines if line[NLL] != "diverged"]
+    if not finished:
+        raise Diverged("every trial diverged; try smaller learning rates")
+    return min(finished, key=lambda line: float(line[NLL]))
 
 
 def main(words: Sequence[str] | None = None) -> int:
@@ -92,10 +96,10 @@ def _search(arguments: argparse.Namespace) -> int:
     for values in combinations(entry):
         lines.append(trial(approach, values, parts[0], parts[1], arguments.seed))
         print(*(f"{name} {value}" for name, value in lines[-1].items()), sep=", ", flush=True)
-    print("best:", best([{name: str(value) for name, value in line.items()} for line in lines]))
     if arguments.write:
-        FOLDER.mkdir(exist_ok=True)
-        pd.DataFrame(lines).to_csv(FOLDER / f"{entry.name}.csv", index=False, lineterminator="\n")
+        text = pd.DataFrame(lines).to_csv(index=False, lineterminator="\n")
+        write_atomically(FOLDER / f"{entry.name}.csv", text.encode())
+    print("best:", best([{name: str(value) for name, value in line.items()} for line in lines]))
     return 0
 
 

@@ -1,7 +1,8 @@
 """Mean-field variational inference by Pyro: the guide AutoNormal, a Gaussian for every weight.
 
-A Bayesian network of `pyro.sample` statements under `TraceMeanField_ELBO`, whose KL is exact. The likelihood of a batch
-of B rows is scaled by N / B, without which the KL would count N / B times.
+A Bayesian network of `pyro.sample` statements under `TraceMeanField_ELBO`. The guide keeps its Gaussians in auxiliary
+sites, so this estimator's KL is log q - log p of one draw. The likelihood of a batch of B rows is scaled by N / B;
+otherwise the KL would count N / B times.
 
 The objective is that of `vi_diag`, whose learning rate and prior it takes.
 

@@ -8,7 +8,7 @@ gradient of this sum: 1e-3 on a sum over 128 rows is .128 on their mean.
 Target
     weights of largest likelihood.
 
-Cost: 0.37 GFLOP of matrix products a step at n = 400, and one pass over the weights.  Memory: 2 P.
+Cost: 0.29 GFLOP of matrix products a step at n = 400, and one pass over the weights.  Memory: 2 P.
 """
 
 from __future__ import annotations

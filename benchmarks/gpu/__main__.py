@@ -32,8 +32,6 @@ class State(Fields, frozen=True, kw_only=True):
 
     exit_code: int | None = None  # None: the time was over
     seconds: float = 0.0  # of all calls together
-    device: str
-    is_small: bool = False
 
 
 def main() -> int:
@@ -60,9 +58,9 @@ def _parser() -> Parser:
 def _day(given: argparse.Namespace) -> int:
     check_device(given.device)
     chosen = _chosen(given)
-    file = given.results / "gpu" / "pieces.json"
-    every = _read(file)
-    states = {name: one for name, one in every.items() if (one.device, one.is_small) == (given.device, given.small)}
+    conditions = given.device.replace(":", "") + "-small" * given.small  # a rehearsal replaces no state of the day
+    file = given.results / "gpu" / f"pieces-{conditions}.json"
+    states = _read(file)
     if given.list:
         for piece in chosen:
             print(f"{piece.name:32} {_word(states.get(piece.name)):12} {piece.shows}")
@@ -79,8 +77,8 @@ def _day(given: argparse.Namespace) -> int:
         started = time.monotonic()
         code = _ended(piece, given.results, left)
         seconds = round(time.monotonic() - started + (before.seconds if before is not None else 0.0), 1)
-        states[piece.name] = State(exit_code=code, seconds=seconds, device=given.device, is_small=given.small)
-        write_atomically(file, msgspec.json.format(msgspec.json.encode(every | states)))
+        states[piece.name] = State(exit_code=code, seconds=seconds)
+        write_atomically(file, msgspec.json.format(msgspec.json.encode(states)))
         print(f"  {_word(states[piece.name])} after {duration(seconds)}", flush=True)
     open_ones = [piece.name for piece in chosen if _word(states.get(piece.name)) != "done"]
     if open_ones:

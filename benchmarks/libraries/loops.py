@@ -89,7 +89,7 @@ class Torchbnn(Module):
 
     def loss(self, x: Tensor, y: Tensor) -> Tensor:
         """See `Module`."""
-        return functional.cross_entropy(self.model(x), y) + 0.01 * self.kl_loss(self.model)
+        return functional.cross_entropy(self.model(x), y) + 0.1 * self.kl_loss(self.model)
 
 
 class BayesianTorch(Module):

@@ -60,7 +60,7 @@ class Kernels:
         self._epoch = 0
 
     def steps(self, times: int) -> float:
-        """Return the seconds of an epoch of so many steps."""
+        """Return the seconds of an epoch of so many steps; the training rows must suffice for them."""
         self._epoch, self._context.steps_per_epoch = self._epoch + 1, times
         return time_block(self._watch, lambda: self._seeds.epoch(self._epoch), 1)
 
@@ -119,7 +119,8 @@ def _training(
     sides: dict[str, Callable[[int], float]] = {"library": alone.steps}
     if kernels is not None:
         sides["kernels"] = kernels.steps
-    counts = {name: _fitting(steps, amounts.block_s) for name, steps in sides.items()}
+    of_epoch = len(subject.train) // BATCH  # a call of our kernels is at most one epoch
+    counts = {name: _fitting(steps, amounts.block_s, of_epoch) for name, steps in sides.items()}
     seconds: dict[str, list[float]] = {name: [] for name in sides}
 
     def blocks(names: Sequence[str]) -> None:
@@ -134,9 +135,9 @@ def _training(
         yield Compared(what="step", library=library, side="kernels", seconds=own, library_seconds=theirs)
 
 
-def _fitting(steps: Callable[[int], float], block_s: float) -> int:
+def _fitting(steps: Callable[[int], float], block_s: float, most: int) -> int:
     steps(1)  # the first one makes all that is made once
-    return fitting(steps(PILOT_STEPS), PILOT_STEPS, block_s)
+    return fitting(steps(PILOT_STEPS), PILOT_STEPS, block_s, most)
 
 
 def _driven(

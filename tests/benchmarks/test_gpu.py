@@ -57,7 +57,7 @@ def test_a_piece_that_is_out_of_time_is_told_to_stop_and_goes_on_later(monkeypat
 
     monkeypatch.setattr(day.subprocess.Popen, "wait", ends_when_it_waits)
     assert call(monkeypatch, tmp_path, made) == INCOMPLETE
-    assert json.loads((tmp_path / "gpu" / "pieces.json").read_text())["slow/1"].get("exit_code") is None
+    assert json.loads((tmp_path / "gpu" / "pieces-cpu.json").read_text())["slow/1"].get("exit_code") is None
     assert file.read_text() == "half"
     assert call(monkeypatch, tmp_path, made) == 0
 
@@ -73,6 +73,6 @@ def test_what_is_wrong_ends_in_one_line(words, message, monkeypatch, tmp_path, c
 
 def test_a_damaged_file_of_states_says_what_to_do(monkeypatch, tmp_path, capsys):
     (tmp_path / "gpu").mkdir()
-    (tmp_path / "gpu" / "pieces.json").write_text('{"a/1": 7}')
+    (tmp_path / "gpu" / "pieces-cpu.json").write_text('{"a/1": 7}')
     assert call(monkeypatch, tmp_path, [Piece("a/1", "good", code(""))]) == 2
     assert "remove it, and every piece runs again" in capsys.readouterr().err

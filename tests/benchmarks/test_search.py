@@ -5,7 +5,7 @@ import csv
 import pytest
 import torch
 
-from bench.core.errors import ConfigError
+from bench.core.errors import ConfigError, Diverged
 from bench.interface import Split
 from bench.plan.registry import load_class, manifest, of_group
 from benchmarks.search import ACCURACY, FOLDER, NLL, best, combinations, main, trial
@@ -32,6 +32,8 @@ def test_the_defaults_are_the_best_trial_of_all_combinations(name):
 def test_a_diverged_trial_is_never_the_best():
     found = [{"held-out nll": "diverged"}, {"held-out nll": "0.3"}, {"held-out nll": "0.2"}]
     assert best(found) == {"held-out nll": "0.2"}
+    with pytest.raises(Diverged, match="every trial diverged"):
+        best(found[:1])
 
 
 def test_an_approach_without_a_search_is_an_error_that_says_where_it_stands():

@@ -1,9 +1,12 @@
 """The rules over approaches as black boxes: our own, with the mistakes that their recipes declare, and no others."""
 
 import pytest
+import torch
 
+from bench.core.errors import Unsupported
+from bench.interface import Marginal
 from bench.judge.audit import probe
-from bench.judge.audit.approach import audit_approach
+from bench.judge.audit.approach import _sigma_moves, audit_approach
 from bench.judge.audit.rules import RULES
 from bench.plan.registry import manifest, manifests
 from implementations import _methods, linear_bbb
@@ -65,6 +68,22 @@ def test_a_kl_that_counts_twice_is_not_said_to_be_right(monkeypatch):
     assert found["kl-scale"].outcome == "not measured"
     assert found["kl-scale"].measured["difference"] > 0
     assert "bench.judge.audit.elbo" in found["kl-scale"].detail
+
+
+def test_sigmas_of_zero_are_left_out_and_too_few_epochs_are_a_reason():
+    """A deterministic bias beside two weights whose sigma stays at .05."""
+    one = probe.Probe("linear_bbb", "published")
+
+    def seen(*stds):
+        looks = [{"w": Marginal(torch.zeros(3), torch.tensor(std), torch.ones(3, dtype=torch.bool))} for std in stds]
+        one.trail = lambda n_train, epochs: probe.Trail(looks, {})
+        return _sigma_moves(one)
+
+    assert seen([0.05, 0.05, 0.0], [0.05, 0.05, 0.0], [0.05, 0.05, 0.0])[::2] == ("fails", {"relative change": 0.0})
+    assert seen([0.0, 0.0, 0.0], [0.0, 0.0, 0.0], [0.0, 0.0, 0.0])[:2] == ("fails", "every sigma is zero in training")
+    assert seen([0.05, 0.05, 0.0], [0.5, 0.5, 0.0], [5.0, 5.0, 0.0]).outcome == "passes"
+    with pytest.raises(Unsupported, match="it trains 2 epochs, and this rule needs 3"):
+        seen([0.05, 0.05, 0.0], [0.05, 0.05, 0.0])
 
 
 def test_what_cannot_be_seen_has_a_reason():

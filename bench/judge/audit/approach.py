@@ -127,7 +127,7 @@ def _kl_drowned(probe: Probe) -> Seen:
 
 def _kl_pull(probe: Probe) -> tuple[float, float]:
     """Return the correlation of blank inputs' weights with their steps, and the steps' mean size."""
-    before, after = (_of_inputs(weights, probe.blank) for weights in probe.trail(ROWS).weights[-2:])
+    before, after = (_of_inputs(weights, probe.blank) for weights in probe.trail(ROWS).last(2))
     step = after - before
     size = float(step.abs().mean())
     if size == 0 or before.std() == 0:
@@ -161,8 +161,11 @@ def _kl_scale(probe: Probe) -> Seen:
 
 def _sigma_moves(probe: Probe) -> Seen:
     trail = probe.trail(FULL_ROWS, epochs=3)  # two epochs' moves tell a drift from noise
-    stds = [[m.std.double().flatten() for m in weights.values() if m.std is not None] for weights in trail.weights[-3:]]
-    one, two, three = (torch.cat(parts).log() for parts in stds)
+    stds = torch.stack([_stds(weights) for weights in trail.last(3)])
+    moving = stds.min(0).values > 0  # a sigma of zero has no logarithm
+    if not moving.any():
+        return Seen("fails", "every sigma is zero in training", {"relative change": 0.0})
+    one, two, three = stds[:, moving].log()
     product = (two - one) * (three - two)  # unsigned, and without the noise of either epoch
     drift = float(product.mean())
     sure = drift > SURE * float(product.std()) / math.sqrt(product.numel())
@@ -175,6 +178,10 @@ def _sigma_moves(probe: Probe) -> Seen:
     far = f"{reach:.2g}" if reach < 1 else "more than 1"  # the pace of the first steps says nothing beyond 1
     detail = f"at the pace of its first steps log sigma changes by {far} in the planned {steps:,}"
     return Seen("fails" if reach < STILL else "passes", detail, {"relative change": reach})
+
+
+def _stds(weights: Mapping[str, Marginal]) -> Tensor:
+    return torch.cat([m.std.double().flatten() for m in weights.values() if m.std is not None])
 
 
 _OF_SIGMA = ("kl-scale", "kl-sign", "detached-gradient", "sigma-frozen")

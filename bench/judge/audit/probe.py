@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from bench.core.errors import Unsupported
+from bench.core.text import counted
 from bench.interface import Marginal, Posterior, Split
 from bench.judge.contract import ApproachUnderTest, CheckContext
 
@@ -24,6 +25,12 @@ class Trail:
 
     weights: list[dict[str, Marginal]]
     arrays: Mapping[str, Tensor]
+
+    def last(self, n: int) -> list[dict[str, Marginal]]:
+        """Return the marginals after the last n epochs; raises Unsupported if the approach trains fewer."""
+        if len(self.weights) < n:
+            raise Unsupported(f"it trains {counted(len(self.weights), 'epoch')}, and this rule needs {n}")
+        return self.weights[-n:]
 
 
 class Probe:

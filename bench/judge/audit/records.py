@@ -216,6 +216,10 @@ def _sigmas(record: Record, store: Store) -> tuple[Tensor, Tensor] | None:
 
 
 def _moved(started: Tensor, ended: Tensor) -> Seen:
+    moving = (started > 0) & (ended > 0)  # a sigma of zero has no logarithm
+    if not moving.any():
+        return Seen("fails", "every sigma is zero before training or after it", {"change": 0.0})
+    started, ended = started[moving], ended[moving]
     moved = float((ended / started).log().double().square().mean().sqrt())
     spread = ended.double()
     detail = (

@@ -117,6 +117,27 @@ def test_adam_moves_by_its_rate(model):
     assert finding.outcome == "fails"
 
 
+class OwnAdam(torch.optim.Adam):
+    """A user's kind of Adam."""
+
+
+@pytest.mark.parametrize(
+    ("kind", "reach"),
+    [
+        (OwnAdam, 469 * 1e-3),
+        (torch.optim.Adagrad, 2 * 469**0.5 * 1e-3),  # sum of 1 / root of t over 469 steps
+        (torch.optim.Adadelta, None),
+    ],
+)
+def test_how_far_other_optimisers_move_sigma(model, kind, reach):
+    finding = audit(model, model.elbo, optimizer=kind(model.parameters(), lr=1e-3)).of("sigma-frozen")
+    if reach is None:
+        assert finding.outcome == "not measured"
+        assert "how far Adadelta takes sigma is not known" in finding.detail
+    else:
+        assert finding.measured["relative change"] == pytest.approx(reach * 0.939, rel=1e-3)
+
+
 def test_pruned_weights_that_keep_their_noise(model):
     assert audit(model, model.elbo).of("pruned-noise").outcome == "not applicable"
     with torch.no_grad():

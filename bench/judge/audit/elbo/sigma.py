@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 
 import torch
-from torch import Tensor
+from torch import Tensor, optim
 
 from bench.judge.audit.elbo.least_squares import SURE, common
 from bench.judge.audit.elbo.objective import AuditedObjective, Case, Factor, Gradient
@@ -15,7 +15,8 @@ from bench.judge.audit.findings import Seen
 DRAWS = 4  # least number of gradients to average a drift over
 MORE = 4  # times the draws, where noise hides how far sigma gets
 STILL = 0.05  # a smaller relative change over the whole training leaves sigma where it started
-SIGN_LIKE = ("Adam", "AdamW", "Adamax", "NAdam", "RAdam", "RMSprop", "Adagrad", "Rprop")
+_SCALED = (*(optim.Adam, optim.AdamW, optim.Adamax, optim.NAdam, optim.RAdam), optim.RMSprop, optim.Rprop)
+_BY_GRADIENT = (optim.SGD, optim.ASGD)
 
 
 def frozen(case: Case, optimizer: torch.optim.Optimizer | None, steps: int) -> Seen:
@@ -24,7 +25,7 @@ def frozen(case: Case, optimizer: torch.optim.Optimizer | None, steps: int) -> S
     For SGD the drift is rate / (1 - momentum) x gradient x steps, with the root mean square of the part of the gradient
     that several draws share, and noise adds a random walk of rate / (1 - momentum) x noise x root of steps. If neither
     surely moves sigma, but both together may, noise hides how far it gets. Optimisers that scale the gradient move each
-    number by up to their rate in a step, whatever the gradient is.
+    number by up to their rate in a step, whatever the gradient is; Adagrad by up to its rate / root of t in step t.
     """
     objective = case.objective
     if case.lone_means:
@@ -46,6 +47,9 @@ def frozen(case: Case, optimizer: torch.optim.Optimizer | None, steps: int) -> S
         return Seen("fails", f"no gradient reaches the sigma of {', '.join(stuck)}")
     if optimizer is None:
         return Seen("passes", "sigma gets a gradient everywhere; how far it moves needs optimizer=")
+    if not isinstance(optimizer, (*_SCALED, *_BY_GRADIENT, optim.Adagrad)):
+        kinds = "SGD, Adagrad, RMSprop, Adam or its kin"
+        return Seen("not measured", f"how far {type(optimizer).__name__} takes sigma is not known; it is of {kinds}")
     seen = _moves(objective, optimizer, slopes, drawn, steps)
     if seen.outcome == "not measured":
         seen = _moves(objective, optimizer, slopes, _drawn(objective, slopes, MORE * n_draws), steps)
@@ -97,7 +101,9 @@ def _reach(
     if group is None:  # the optimiser was not given it
         return 0.0, 0.0
     rate = float(group["lr"])
-    if type(optimizer).__name__ in SIGN_LIKE:
+    if isinstance(optimizer, optim.Adagrad):
+        return 2 * rate * math.sqrt(steps), 2 * rate * math.sqrt(steps)  # the sum of rate / root of t over the steps
+    if isinstance(optimizer, _SCALED):
         return rate * steps, rate * steps
     rate /= 1 - float(group.get("momentum", 0.0))
     found = common(drawn)  # squared, and so unsigned: opposite moves do not cancel

@@ -127,7 +127,7 @@ def _by_own_kl(case: Case, data: DataWeight | None, kl: Callable[[], Tensor]) ->
         if bool(part.any()):
             alone = fit([{name: target[name]} for target in targets], [directions[0]], doubt)
             tensors.append(TensorWeight(name, part.numel(), alone.coefficient(0).times(scale)))
-    counts, by_batch = _over_batches(fit(targets, directions[:1]), scale, len(objective.batches))
+    counts, by_batch = _over_batches(fit(targets, directions[:1], doubt), scale, len(objective.batches))
     return KlWeight(counts, None, tensors, {}, by_batch)
 
 
