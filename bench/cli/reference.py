@@ -79,7 +79,7 @@ def _left(name: str, arguments: argparse.Namespace) -> tuple[list[Cell], list[Re
     """Return all cells of a stage, and those to do in the order of their cost."""
     chosen = cells_of_stage(STAGES[name], Selection(seeds=arguments.seeds, device=arguments.device))
     store = Store(arguments.results)
-    to_do = unfinished(chosen, store)
+    to_do = unfinished(chosen, store, arguments.data_dir)
     a_fits_threads = threads_of_a_fit(arguments.executor, arguments.threads, arguments.workers)
     costs = estimates(to_do, store.all_records()[0], speed_here(arguments.device, a_fits_threads)) if to_do else {}
     return chosen, in_cost_order(to_do, costs)

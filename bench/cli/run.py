@@ -25,7 +25,7 @@ from bench.plan.cells import Cell
 from bench.plan.costs import Speed, estimates, speed_here, time_for
 from bench.plan.freshness import is_stale
 from bench.plan.recipes import profile
-from bench.run.existing import existing, is_final, unfinished
+from bench.run.existing import existing, final, is_final
 from bench.run.progress import console_of, is_screen
 from bench.run.remote.opening import is_pool, threads_of_a_fit
 from bench.show.cells import Table
@@ -85,7 +85,8 @@ def _run(arguments: argparse.Namespace) -> int:
 
 def _as_fitted(chosen: Sequence[Cell], store: Store) -> dict[str, tuple[Cell, list[Cell]]]:
     """Map the identity of each unfinished cell to the cell with its final key and to the cells of the same fit."""
-    return {cell.identity: (cell, group) for group in arrange(unfinished(chosen, store), store) for cell in group}
+    finished = {cell.identity for cell in chosen if final(cell, store) is not None}
+    return {cell.identity: (cell, group) for group in arrange(chosen, store, finished) for cell in group}
 
 
 def _plan(arguments: argparse.Namespace) -> int:

@@ -62,7 +62,8 @@ class CodeState(NamedTuple):
 @cache
 def code_state() -> CodeState:
     """Return the state of this package's code; a wheel has a file with the commit that it was built from."""
-    if not IS_CLONE:  # an installed package may lie inside an unrelated git repository
+    is_clone = IS_CLONE and _git("rev-parse", "--show-toplevel") == str(TOP.resolve())
+    if not is_clone:  # an installed package, or unpacked sources, may lie inside an unrelated git repository
         return CodeState(COMMIT.read_text(encoding="ascii").strip() if COMMIT.is_file() else "", False)
     changed = _git("status", "--porcelain", "--", "bench", "implementations", "datasets", "pyproject.toml")
     return CodeState(_git("rev-parse", "HEAD"), bool(changed))

@@ -7,6 +7,7 @@ and never used.
 from __future__ import annotations
 
 import contextlib
+import errno
 import glob
 import hashlib
 import io
@@ -69,7 +70,13 @@ class Store:
         return self.records / record_name(naming)
 
     def write(self, record: Record, scores: Scores | None = None) -> Path:
-        """Write a record and its per-row scores (.npz); the record contains the hash of the scores."""
+        """Write a record and its per-row scores (.npz); the record contains the hash of the scores.
+
+        A record without numbers does not replace a finished one: a second measurement, such as for a data set that has
+        come, may fail.
+        """
+        if record.outcome != "done" and (path := self._finished(record)) is not None:
+            return path
         if scores:
             buffer = io.BytesIO()
             np.savez_compressed(buffer, **dict(scores))
@@ -77,8 +84,15 @@ class Store:
             record = msgspec.structs.replace(record, scores_sha256=hashed)
             write_atomically(self._scores_path(record), buffer.getvalue(), self.root)
         path = self._folder.write(record)
-        self._drop_superseded(record, path)
+        with contextlib.suppress(StoreError):  # the record is safe
+            self._drop_superseded(record, path)
         return path
+
+    def _finished(self, record: Record) -> Path | None:
+        """Return the path of a finished record of the same measurement and versions, or None."""
+        found = self.find(record)
+        is_kept = found is not None and found.outcome == "done" and found.versions == record.versions
+        return self.record_path(record) if is_kept else None
 
     def find(self, naming: Naming) -> Record | None:
         """Return the record of a measurement, or None; a record that cannot be trusted is set aside."""
@@ -110,9 +124,13 @@ class Store:
 
         A clone has the scores of one seed only.
         """
-        if not is_there(self._scores_path(record)) or self._scores_content(record) is not None:
+        if record.scores_sha256 is None or not is_there(self._scores_path(record)):
+            return False
+        if self._scores_content(record) is not None:
             return False
         path = self.record_path(record)
+        if (now := self.find(record)) is not None and now.scores_sha256 != record.scores_sha256:
+            return False  # another process has written it since
         with contextlib.suppress(StoreError):  # a user who only reads may not be allowed to move it
             quarantine.set_aside(self.root, path, f"record {path} has damaged scores and must be made again")
         return True
@@ -225,6 +243,8 @@ class Store:
             if belongs is not None and not belongs(info):
                 raise ValueError("it belongs to another fit or another version")
         except _BROKEN_TENSORS as error:
+            if _is_short(error):
+                raise StoreError(f"{path} cannot be read now: {_line(error)}; it is kept, so try again") from error
             quarantine.set_aside(self.root, path, f"{path.stem} {path} cannot be trusted: {_line(error)}")
             return None
         return tensors, info
@@ -242,6 +262,13 @@ def _unpacked(content: bytes) -> dict[str, NDArray[np.generic]]:
         if not isinstance(values, np.ndarray):  # NumPy returns the bytes of a member that is no array
             raise ValueError(f"'{name}' is not an array")
     return found
+
+
+def _is_short(error: Exception) -> bool:
+    """Return whether the machine is short of memory or of open files; safetensors gives the number in its words."""
+    numbers = (errno.ENOMEM, errno.EMFILE, errno.ENFILE)
+    in_words = any(f"os error {number})" in str(error) for number in numbers)
+    return isinstance(error, MemoryError) or getattr(error, "errno", None) in numbers or in_words
 
 
 def _line(error: BaseException) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from bench.core.canonical import digest
 from bench.core.fits import CheckpointInfo, FitInfo, described
@@ -14,32 +14,47 @@ KINDS = ("posterior", "checkpoint")  # files of a fit
 LARGEST = {"cpu": 8, "cuda": 16}  # seeds of a computation; its checkpoint, three times in memory, stays under 2 GiB
 
 
-def arrange(cells: Sequence[Cell], store: Store) -> list[list[Cell]]:
+def arrange(cells: Sequence[Cell], store: Store, finished: Collection[str] = ()) -> list[list[Cell]]:
     """Group cells into computations, in the order of the cells. The cells returned have the keys of their records.
 
-    Seeds of one recipe share a computation, unless only one is left or one already has a fit of its own.
+    Seeds of one recipe share a computation, unless only one is left or one already has a fit of its own. Finished cells
+    count when seeds are divided among computations, so that an interrupted one finds its checkpoint, which has the same
+    seeds, whatever other seeds have finished since.
+
+    Args:
+        cells: all that were asked for.
+        store: has the fits that are kept.
+        finished: identities of the cells that need no computation.
     """
     fits: dict[str, list[Cell]] = {}
     for cell in cells:
         fits.setdefault(cell.fit_key, []).append(cell)
     families: dict[str, list[list[Cell]]] = {}
     for fit_key, members in fits.items():
-        together = members[0].family and not any(store.fit_path(fit_key, kind).exists() for kind in KINDS)
-        families.setdefault(members[0].family if together else fit_key, []).append(members)
-    return [group for family in families.values() for group in _groups(family, store)]
-
-
-def _groups(family: list[list[Cell]], store: Store) -> list[list[Cell]]:
-    if not family[0][0].family:
-        return family
-    size = LARGEST[family[0][0].device.split(":")[0]]
-    chunks = [family[start : start + size] for start in range(0, len(family), size)]
+        families.setdefault(members[0].family or fit_key, []).append(members)
     groups = []
-    for chunk in chunks:
-        cells = [cell for members in chunk for cell in members]
+    for family in families.values():
+        size = LARGEST[family[0][0].device.split(":")[0]]
+        for start in range(0, len(family), size):
+            chunk = [
+                [one for one in members if one.identity not in finished] for members in family[start : start + size]
+            ]
+            groups += _groups([members for members in chunk if members], store)
+    return groups
+
+
+def _groups(fits: list[list[Cell]], store: Store) -> list[list[Cell]]:
+    """Return the computations of some seeds of a recipe, or of one fit."""
+    groups: list[list[Cell]] = []
+    together: list[list[Cell]] = []
+    for members in fits:
+        has_own = any(store.fit_path(members[0].fit_key, kind).exists() for kind in KINDS)
+        (together if members[0].family and not has_own else groups).append(members)
+    if together:
+        cells = [cell for members in together for cell in members]
         twins = [cell.twin() for cell in cells]
         kept = store.fit_path(twins[0].fit_key, "posterior").exists()
-        groups.append(twins if len(chunk) > 1 or kept else cells)
+        groups.append(twins if len(together) > 1 or kept else cells)
     return groups
 
 

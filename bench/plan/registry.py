@@ -186,8 +186,8 @@ def _nodes(path: Path) -> Iterator[ast.AST]:
 def _module_file(module: str, roots: Mapping[str, Path]) -> Path | None:
     for package, folder in roots.items():
         if module.startswith(f"{package}."):
-            path = folder.joinpath(*module[len(package) + 1 :].split(".")).with_suffix(".py")
-            return path if path.is_file() else None
+            path = folder.joinpath(*module[len(package) + 1 :].split("."))
+            return next((file for file in (path.with_suffix(".py"), path / "__init__.py") if file.is_file()), None)
     return None
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from pathlib import Path
 
+from bench.core.reasons import Reason
 from bench.core.records import Record
 from bench.core.store import Store
 from bench.data.inventory import list_datasets
@@ -29,23 +31,26 @@ def existing(cell: Cell, store: Store) -> Record | None:
     return found
 
 
-def is_final(record: Record) -> bool:
+def is_final(record: Record, data_dir: Path | None = None) -> bool:
     """Return whether a second run keeps the record.
 
     It is done or diverged, was made at today's versions, and none of its missing data sets is present now.
     """
-    if record.outcome not in FINAL or is_stale(record):
-        return False
-    lacking = {key.partition("/")[0] for key in record.missing}  # a metric's key begins with its data set
-    return not any(row.present for row in list_datasets() if row.optional and row.name in lacking)
+    return record.outcome in FINAL and not is_stale(record) and not has_come(record.missing, data_dir)
 
 
-def final(cell: Cell, store: Store) -> Record | None:
+def has_come(missing: Mapping[str, Reason], data_dir: Path | None) -> bool:
+    """Return whether a data set is present now that numbers are missing for; each number's key begins with its set."""
+    lacking = {key.partition("/")[0] for key, reason in missing.items() if reason.kind == "no-data"}
+    return any(row.present for row in list_datasets(data_dir) if row.optional and row.name in lacking)
+
+
+def final(cell: Cell, store: Store, data_dir: Path | None = None) -> Record | None:
     """Return the existing record for a cell if a second run keeps it."""
     record = existing(cell, store)
-    return record if record is not None and is_final(record) else None
+    return record if record is not None and is_final(record, data_dir) else None
 
 
-def unfinished(cells: Iterable[Cell], store: Store) -> list[Cell]:
+def unfinished(cells: Iterable[Cell], store: Store, data_dir: Path | None = None) -> list[Cell]:
     """Return the cells without a record that a second run keeps."""
-    return [cell for cell in cells if final(cell, store) is None]
+    return [cell for cell in cells if final(cell, store, data_dir) is None]

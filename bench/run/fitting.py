@@ -8,7 +8,6 @@ import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import msgspec
 import torch
@@ -45,7 +44,7 @@ def _load_train(cells: Sequence[Cell], options: Options) -> tuple[Split, Tensor 
         train = toy_split()
         rows = torch.arange(len(train)).expand(len(cells), -1) if len(cells) > 1 else None
         return train, rows, Task("regression", n_outputs=1, n_train=len(train), n_inputs=1)
-    data_dir, task = Path(options.data_dir) if options.data_dir else None, profile(cells[0].profile).task
+    data_dir, task = options.data_path(), profile(cells[0].profile).task
     if len(cells) == 1:
         train, rows = load_split(cells[0].split, cells[0].seed, data_dir, task), None
     else:
@@ -120,7 +119,7 @@ def _watchers(cells: Sequence[Cell], options: Options) -> list[Measure]:
 
 def protocol_for(cell: Cell, name: str, options: Options) -> Protocol:
     """Return a protocol for the cell's fit."""
-    data_dir = Path(options.data_dir) if options.data_dir else None
+    data_dir = options.data_path()
     entry, budget = manifest(cell.approach), profile(cell.profile)
     return protocol_of(entry, name, cell.seed, budget, data_dir, torch.device(cell.device))
 

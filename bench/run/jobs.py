@@ -68,7 +68,8 @@ def decode_job(line: bytes) -> Job:
 
 def data_folder(options: Options) -> Path | None:
     """Return the data folder of the options, if this machine has it."""
-    return Path(options.data_dir) if options.data_dir and Path(options.data_dir).is_dir() else None
+    path = options.data_path()
+    return path if path is not None and path.is_dir() else None
 
 
 def here(approach: str, data_dir: Path | None) -> CodeAndData:

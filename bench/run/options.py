@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from bench.plan import plugins
 
@@ -21,3 +22,7 @@ class Options:
     checkpoint_every_s: float | None = None  # epochs shorter than this share a checkpoint; None: contexts' default
     memory_mib: float | None = None  # most address space of a child process
     at_once: int = 1  # fits at a time on this machine, this one included
+
+    def data_path(self) -> Path | None:
+        """Return the folder with the data sets that is looked at first, if one was given."""
+        return Path(self.data_dir) if self.data_dir else None

@@ -38,9 +38,10 @@ def work(cells: Sequence[Cell], options: Options, send: Send) -> None:
     if options.threads:
         torch.set_num_threads(options.threads)
     device = torch.device(cells[0].device)
-    timing.matmul_rate(device, torch.get_num_threads())
-    with without_denormals(), matrix_products(cells[0].precision, device):  # also for predictions
-        _work(cells, options, send)
+    with without_denormals():  # first of all: threads take the setting over when the first operation starts them
+        timing.matmul_rate(device, torch.get_num_threads())
+        with matrix_products(cells[0].precision, device):  # also for predictions
+            _work(cells, options, send)
 
 
 def _work(cells: Sequence[Cell], options: Options, send: Send) -> None:

@@ -65,14 +65,11 @@ def run(
     """
     store.check_writable()
     results: dict[str, Result] = {}
-    open_cells: list[Cell] = []
     for cell in cells:
-        record = final(cell, store)
+        record = final(cell, store, options.data_path())
         if record is not None:
             results[cell.identity] = Result(cell, record.outcome, in_words(record.reason), was_there=True)
-        else:
-            open_cells.append(cell)
-    queue = arrange(open_cells, store)
+    queue = arrange(cells, store, finished=results)
     watcher.begin(queue, len(results))
     telling = threading.Lock()  # many threads call `tell`
 
@@ -125,7 +122,7 @@ def _run_group(
     results: list[Result] = []
     open_cells = {cell.key: cell for cell in group}
     for cell in group:  # another process may have finished it while we waited
-        record = final(cell, store)
+        record = final(cell, store, options.data_path())
         if record is not None:
             results.append(Result(cell, record.outcome, in_words(record.reason), was_there=True))
             tell(group, recorded(cell.key, record, was_there=True))

@@ -1,5 +1,6 @@
 """Records, scores and tensors on disk: sealed, and set aside when they are not what they seem; locks."""
 
+import errno
 import hashlib
 import json
 import os
@@ -11,10 +12,12 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 
 from bench.core import locks, quarantine
 from bench.core.canonical import canonical, digest, digest_of_json
 from bench.core.errors import StoreError
+from bench.core.reasons import told
 from bench.core.sealed import seal
 from bench.core.store import Store
 from tests.core.stores import record, set_aside
@@ -53,6 +56,49 @@ def test_a_damaged_record_is_named_and_set_aside(tmp_path, damage, message):
     (kept,) = set_aside(tmp_path)
     assert kept.read_bytes() == damaged
     assert str(path) in (tmp_path / "quarantine" / "reasons.txt").read_text()
+
+
+def test_a_record_without_numbers_does_not_replace_a_finished_one(tmp_path):
+    store = Store(tmp_path)
+    done = record()
+    failed = structs.replace(done, outcome="failed", reason=told("crashed", ""), metrics={})
+    store.write(done)
+    store.write(failed)
+    assert store.find(done).metrics == done.metrics
+    store.write(structs.replace(failed, versions=structs.replace(done.versions, metrics=done.versions.metrics + 1)))
+    assert store.find(done).outcome == "failed"  # the finished one was of other versions
+
+
+def test_a_written_record_stays_if_others_cannot_be_tidied_away(tmp_path):
+    store = Store(tmp_path)
+    path = store.record_path(record())
+    path.parent.mkdir(parents=True)
+    path.with_name(path.name.replace(path.stem[-8:], "deadbeef")).write_text("{}")
+    (tmp_path / "quarantine").write_text("")  # no folder, so that nothing can be set aside
+    assert store.write(record()) == path
+    assert store.find(record()) is not None
+
+
+def test_scores_that_come_before_their_record_are_not_damaged(tmp_path):
+    """`write` puts them down first; a retry replaces a record that failed and has no hash of scores."""
+    store = Store(tmp_path)
+    failed = record(outcome="failed", reason=told("crashed", ""), metrics={})
+    scores = store.write(failed).with_suffix(".npz")
+    scores.write_bytes(b"of another process")
+    assert not store.set_aside_if_scores_are_damaged(failed)
+    assert scores.exists()
+
+
+def test_short_of_memory_a_checkpoint_stays_in_place(tmp_path, monkeypatch):
+    store = Store(tmp_path)
+    path = store.fit_path("a" * 64, "checkpoint")
+    store.write_tensors(path, {"w": torch.ones(3)}, {"epoch": 1})
+    for error in (MemoryError(), OSError("Cannot allocate memory (os error 12)"), OSError(errno.EMFILE, "too many")):
+        monkeypatch.setattr("bench.core.store.safe_open", lambda *_, error=error, **__: (_ for _ in ()).throw(error))
+        with pytest.raises(StoreError, match=r"cannot be read now: .*; it is kept, so try again"):
+            store.read_tensors(path)
+    monkeypatch.undo()
+    assert store.read_tensors(path) is not None
 
 
 @given(st.binary(max_size=300))

@@ -66,6 +66,18 @@ def test_two_folders_may_have_files_of_one_name_beside_them(folder, tmp_path, mo
     assert "_helper" not in sys.modules
 
 
+def test_the_code_of_an_approach_includes_the_beginning_of_its_packages(folder):
+    parts = folder / "parts" / "__init__.py"
+    parts.parent.mkdir()
+    parts.write_text("RATE = 0.5\n")
+    put(
+        folder,
+        "mine",
+        "from .parts import RATE\nfrom bench.interface import Approach\nclass McDropout(Approach): pass\n",
+    )
+    assert source_files("mine") == [folder / "mine.py", parts]
+
+
 BROKEN = {
     "no_import": ("import no_such_module", None, "No module named 'no_such_module' (no_import.py:1)"),
     "no_syntax": ("def", None, "no_syntax.py:1"),

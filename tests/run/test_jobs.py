@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from bench.core.errors import ConfigError
+from bench.core.errors import ConfigError, StoreError
 from bench.core.store import Store
 from bench.plan.cells import Selection, cells
 from bench.run import jobs
@@ -92,6 +92,13 @@ def test_damaged_files_of_a_parcel_count_as_absent(inline, tmp_path):
     spoilt = {name: content[: len(content) // 2] for name, content in files.items()}
     assert deliver(Store(tmp_path), group, spoilt) == {}
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
+
+
+def test_without_room_for_a_posterior_the_records_count(inline, tmp_path, monkeypatch, caplog):
+    group, files = parcel(inline[1], inline[0])
+    monkeypatch.setattr(Store, "write_tensors", lambda *_: (_ for _ in ()).throw(StoreError("no space left")))
+    assert deliver(Store(tmp_path), group, files).keys() == {cell.key for cell in group}
+    assert "the posterior is not kept: no space left" in caplog.text
 
 
 def test_a_record_of_another_cell_is_not_taken(inline, tmp_path):

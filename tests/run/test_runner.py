@@ -9,7 +9,7 @@ import pytest
 from msgspec import structs
 
 from bench.cli.main import main
-from bench.core.reasons import in_words
+from bench.core.reasons import Reason, in_words, told
 from bench.core.records import Versions
 from bench.core.store import Store
 from bench.data.manifest import data_hashes
@@ -135,8 +135,10 @@ def test_a_killed_run_goes_on_where_it_stopped(tmp_path, monkeypatch, look_again
 @pytest.mark.parametrize("lacking", ["notmnist459", "notmnist459/all 459/refusal_rate"])
 def test_a_record_that_lacked_a_data_set_is_measured_again_once_it_is_there(monkeypatch, lacking):
     """The common protocol names the data set, a document's protocol the metric that it would have had."""
-    lacked = synthetic.record("pyro_random_module", missing={lacking: "it is not there"})
+    lacked = synthetic.record("pyro_random_module", missing={lacking: told("no-data", "it is not there")})
+    measured = synthetic.record("mlp", missing={"notmnist459/disagreement_rate": Reason("one-draw")})
     for present in (False, True):
         row = SimpleNamespace(name="notmnist459", optional=True, present=present)
-        monkeypatch.setattr("bench.run.existing.list_datasets", lambda row=row: [row])
+        monkeypatch.setattr("bench.run.existing.list_datasets", lambda _, row=row: [row])
         assert is_final(lacked) == (not present)
+        assert is_final(measured)  # of one draw, whatever data sets come

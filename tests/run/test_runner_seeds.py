@@ -127,6 +127,17 @@ def test_large_requests_are_split(tmp_path):
         assert [cell.identity for group in groups for cell in group] == [cell.identity for cell in chosen]
 
 
+def test_finished_seeds_do_not_move_others_to_another_computation(tmp_path):
+    """The checkpoint of seeds 8 to 15 is found again, although seeds 0 to 3 have finished since."""
+    size = batches.LARGEST["cpu"]
+    chosen = cells(Selection(approaches=("toy_mlp",), seeds=tuple(range(2 * size))))
+    before = batches.arrange(chosen, Store(tmp_path))
+    finished = {cell.identity for cell in chosen if cell.seed < size // 2}
+    after = batches.arrange(chosen, Store(tmp_path), finished)
+    assert [len(batches.fit_keys(group)) for group in after] == [size // 2, size]
+    assert batches.checkpoint_key(after[1]) == batches.checkpoint_key(before[1])
+
+
 def test_approaches_without_the_capability_are_fitted_one_by_one(tmp_path):
     chosen = cells(Selection(approaches=("uniform",), seeds=(0, 1)))
     assert batches.arrange(chosen, Store(tmp_path)) == [[cell] for cell in chosen]

@@ -21,7 +21,6 @@ from bench.core.metric_table import N_CLASSES
 from bench.core.products import matrix_products
 from bench.core.records import SCHEMA, Reading, Record, Timings
 from bench.core.store import Store
-from bench.data.inventory import list_datasets
 from bench.data.splits import load_split
 from bench.interface import Posterior, Task
 from bench.judge.ladder.readers import read_keys
@@ -31,6 +30,7 @@ from bench.measure.protocols import Common
 from bench.plan.freshness import READING, is_fit_stale, versions_of
 from bench.plan.recipes import build, profile, resolve
 from bench.plan.registry import manifest
+from bench.run.existing import has_come
 
 
 def read_missing(
@@ -51,7 +51,7 @@ def read_missing(
         if record.outcome != "done" or record.place[:3] != (ladder.approach, "published", "common"):
             continue
         old = have.get(record.fit_key)
-        if old is not None and _is_complete(old, wanted):
+        if old is not None and _is_complete(old, wanted, data_dir):
             continue
         name = f"{record.approach} {record.recipe}, seed {record.seed}"
         kept = store.read_tensors(store.fit_path(record.fit_key, "posterior"))
@@ -66,11 +66,10 @@ def read_missing(
     return reasons
 
 
-def _is_complete(reading: Reading, wanted: Sequence[str]) -> bool:
+def _is_complete(reading: Reading, wanted: Sequence[str], data_dir: Path | None) -> bool:
     """Return whether a reading has every number or its reason, and no missing data set has been added since."""
-    come = {row.name for row in list_datasets() if row.optional and row.present}
-    lacking = {key.partition("/")[0] for key in reading.missing}
-    return all(key in reading.metrics or key in reading.missing for key in wanted) and not come & lacking
+    is_whole = all(key in reading.metrics or key in reading.missing for key in wanted)
+    return is_whole and not has_come(reading.missing, data_dir)
 
 
 def _read(record: Record, arrays: Mapping[str, torch.Tensor], keys: Sequence[str], data_dir: Path | None) -> Reading:

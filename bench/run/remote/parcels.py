@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import logging
 import tempfile
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from bench.core.errors import StoreError
 from bench.core.files import write_atomically
 from bench.core.records import Record
-from bench.core.store import Store
+from bench.core.store import Info, Store
 from bench.plan.batches import checkpoint_key, fit_keys, is_checkpoint_of, is_posterior_of
 from bench.plan.cells import Cell
+
+if TYPE_CHECKING:
+    import torch
+
+_log = logging.getLogger("bench")
 
 
 def outgoing(store: Store, cells: Sequence[Cell]) -> dict[str, bytes]:
@@ -36,7 +44,7 @@ def deliver(store: Store, cells: Sequence[Cell], files: Mapping[str, bytes]) -> 
     part.
 
     Raises:
-        StoreError: the store cannot be written.
+        StoreError: a record cannot be written.
     """
     with tempfile.TemporaryDirectory(prefix="bnn-bench-") as folder:
         arrived = Store(Path(folder))
@@ -45,17 +53,25 @@ def deliver(store: Store, cells: Sequence[Cell], files: Mapping[str, bytes]) -> 
             name = path.relative_to(arrived.root).as_posix()
             if name in files:
                 write_atomically(path, files[name])
-        for path in _fit_paths(arrived, cells):
-            found = arrived.read_tensors(path)
-            if found is not None:
-                store.write_tensors(store.root / path.relative_to(arrived.root), *found)
         made = {cell.key: arrived.find(cell.naming()) for cell in cells}
         delivered = {key: record for key, record in made.items() if record is not None}
         for record in delivered.values():
             store.write(record, arrived.scores(record))
+        for path in _fit_paths(arrived, cells):
+            found = arrived.read_tensors(path)
+            if found is not None:
+                _keep(store, store.root / path.relative_to(arrived.root), found)
     if len(delivered) == len(cells):
         store.drop_checkpoint(checkpoint_key(cells))
     return delivered
+
+
+def _keep(store: Store, path: Path, found: tuple[Mapping[str, torch.Tensor], Info]) -> None:
+    """Write a posterior or a checkpoint; without room for it, the records still count."""
+    try:
+        store.write_tensors(path, *found)
+    except StoreError as error:
+        _log.warning("warning: the %s is not kept: %s", path.stem, error)
 
 
 def _fit_paths(store: Store, cells: Sequence[Cell]) -> list[Path]:
