@@ -11,7 +11,10 @@ from rich.text import Text
 
 from bench.cli.options import is_of_documents, place_options
 from bench.core.text import counted, duration, one_line
+from bench.judge.stats.papers import PAPER
+from bench.plan.manifests import DOCUMENTS
 from bench.plan.recipes import profile
+from bench.plan.registry import group_of
 from bench.run.progress import outcome_text
 
 if TYPE_CHECKING:
@@ -38,13 +41,27 @@ def ending(results: Sequence[Result], seconds: float, arguments: argparse.Namesp
     if not bad and is_wiring_check(arguments):
         return [Text(f"wiring fine: {len(results)} of {len(results)}, in {duration(seconds)}")]
     if not bad:
-        words = ("verdict",) if is_of_documents(arguments) else ("table", "methods")
-        return [*lines, Text(f"next: {_command(*words, *place)}")]
+        return [*lines, Text(f"next: {_command(*_shown_by(results, arguments), *place)}")]
     lines.append(Text(f"next: {_command('status', *_chosen(arguments), *place)} lists all"))
     again = {"failed", "out-of-time", "skipped"} & {result.outcome for result in bad}
     if again:
         lines.append(Text(f"the same command tries again what is {' or '.join(sorted(again))}"))
     return lines
+
+
+def has_document(results: Sequence[Result]) -> bool:
+    """Return whether a run has cells of the documents' approaches or of the user's."""
+    return any(group_of(result.cell.approach) == DOCUMENTS for result in results)
+
+
+def _shown_by(results: Sequence[Result], arguments: argparse.Namespace) -> tuple[str, ...]:
+    """Return the command that shows what a run was for."""
+    if not is_of_documents(arguments):
+        return ("table", "methods")
+    if has_document(results):
+        return ("verdict",)
+    of_paper = any(group_of(result.cell.approach) == "paper" for result in results)
+    return ("verdict", PAPER) if of_paper else ("table", "methods")
 
 
 def is_wiring_check(arguments: argparse.Namespace) -> bool:

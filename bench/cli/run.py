@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import psutil
 
 from bench.cli import INCOMPLETE
-from bench.cli.ending import LEAST_WIDTH, ending, is_wiring_check
+from bench.cli.ending import LEAST_WIDTH, ending, has_document, is_wiring_check
 from bench.cli.options import add_selection, add_wide, count, is_of_documents, select, threads
 from bench.cli.table import write_and_print_tables
 from bench.cli.training import add_training, check_training, train
@@ -75,7 +75,7 @@ def _run(arguments: argparse.Namespace) -> int:
     results = train(chosen, arguments, arguments.json)
     if not arguments.json:
         if is_of_documents(arguments):
-            write_and_print_tables(arguments, is_printed=not is_wiring_check(arguments))
+            write_and_print_tables(arguments, is_printed=has_document(results) and not is_wiring_check(arguments))
         console = console_of(sys.stdout)
         width = max(console.size.width, LEAST_WIDTH) if is_screen(console) else None
         for line in ["", *ending(results, time.monotonic() - started, arguments, width)]:

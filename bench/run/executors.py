@@ -8,6 +8,7 @@ starts the child processes on its workers.
 from __future__ import annotations
 
 import contextlib
+import resource
 import threading
 from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
@@ -21,7 +22,8 @@ from bench.run.options import Options
 from bench.run.supervisor import POLL_S, Events, supervise
 
 EXECUTORS = ("process", "inline")
-MOST = 1000  # fits at a time, even on a larger pool: each needs a waiting thread and open locks
+MOST = 1000  # computations at a time, even on a larger pool: each needs a waiting thread and open locks
+FILES = 32  # open files of a computation, at most: a lock for each of its seeds (16 on a GPU), and its connections
 
 CellGroup = list[Cell]
 Found = TypeVar("Found")
@@ -111,6 +113,16 @@ def _inline(cells: Sequence[Cell], options: Options) -> Events:
     yield from events
 
 
+def most_at_once() -> int:
+    """Return how many computations this process has open files for; first raise their limit as far as is allowed."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = MOST * FILES if hard == resource.RLIM_INFINITY else min(hard, MOST * FILES)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+        soft = wanted
+    return MOST if soft == resource.RLIM_INFINITY else max(1, min(MOST, soft // FILES))
+
+
 def run_queue(
     room: Room,
     queue: list[CellGroup],
@@ -126,10 +138,11 @@ def run_queue(
         tell: is called now and then with the number of fits that run or wait for a worker.
     """
     running: dict[Future[Found | None], CellGroup] = {}
-    threads = ThreadPoolExecutor(min(MOST, len(queue)) or 1, thread_name_prefix="bnn-bench-fit")
+    most = most_at_once()
+    threads = ThreadPoolExecutor(min(most, len(queue)) or 1, thread_name_prefix="bnn-bench-fit")
     try:
         while queue or running:
-            width = min(MOST, room.width())  # called even if the queue is empty, because `width` may replace workers
+            width = min(most, room.width())  # called even if the queue is empty, because `width` may replace workers
             while queue and len(running) < width:
                 group = queue.pop(0)
                 running[threads.submit(attempt, group)] = group

@@ -1,6 +1,7 @@
 """What a run shows: bars on a terminal, plain lines in a pipe, nothing where it is to be quiet; the end."""
 
 import argparse
+import dataclasses
 import io
 import re
 import sys
@@ -231,6 +232,16 @@ def test_the_end_says_what_comes_next():
         "2 of 2 cells done, 1 of them in this call, in 2 min",
         "next: python -m bench verdict --results 'my results'",
     ]
+
+
+@pytest.mark.parametrize(
+    ("approach", "shown"),
+    [("mlp", "verdict"), ("blundell_bbb", "verdict blundell2015"), ("deep_ensemble", "table methods")],
+)
+def test_the_end_names_the_command_that_shows_the_numbers(approach, shown):
+    done = Result(dataclasses.replace(cell(0), approach=approach), "done", "", was_there=False)
+    last = ending([done], 1, arguments(), None)[-1].plain
+    assert last.startswith(f"next: python -m bench {shown} --results")
 
 
 def test_the_end_groups_what_failed_and_says_how_to_see_it():

@@ -2,6 +2,7 @@
 
 import json
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -20,7 +21,7 @@ from bench.plan.cells import Selection, cells
 from bench.plan.costs import time_for
 from bench.run import process
 from bench.run.events import AtWork, EpochEnded, Started, Tick
-from bench.run.executors import Processes
+from bench.run.executors import FILES, MOST, Processes, most_at_once
 from bench.run.options import Options
 from bench.run.runner import run
 from tests.run.outside import chosen, put_waiting
@@ -171,3 +172,20 @@ def test_a_plan_for_two_at_a_time(tmp_path, capsys):
     assert planned["1"]["expected_s"] == pytest.approx(
         sum(row["training"] + row["measuring"] for row in planned["1"]["cells"])
     )
+
+
+@pytest.mark.parametrize(
+    ("soft", "hard", "raised", "most"),
+    [
+        (256, 4096, 4096, 4096 // FILES),
+        (1024, resource.RLIM_INFINITY, MOST * FILES, MOST),
+        (1 << 20, 1 << 20, None, MOST),
+        (8, 8, None, 1),
+    ],
+)
+def test_no_more_computations_at_a_time_than_there_are_open_files_for(soft, hard, raised, most, monkeypatch):
+    limits = []
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (soft, hard))
+    monkeypatch.setattr(resource, "setrlimit", lambda _, limit: limits.append(limit))
+    assert most_at_once() == most
+    assert limits == ([] if raised is None else [(raised, hard)])
