@@ -240,8 +240,7 @@ def test_the_end_says_what_comes_next():
 )
 def test_the_end_names_the_command_that_shows_the_numbers(approach, shown):
     done = Result(dataclasses.replace(cell(0), approach=approach), "done", "", was_there=False)
-    last = ending([done], 1, arguments(), None)[-1].plain
-    assert last.startswith(f"next: python -m bench {shown} --results")
+    assert ending([done], 1, arguments(), None)[-1].plain == f"next: python -m bench {shown}"
 
 
 def test_the_end_groups_what_failed_and_says_how_to_see_it():
