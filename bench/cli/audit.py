@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from bench.cli import FAILED
-from bench.cli.options import add_place, add_wide, check_place, tell_place
+from bench.cli.options import add_place, add_wide, check_place, check_records
 from bench.core.errors import ConfigError, MissingFramework, check_known
 from bench.core.store import Store
 from bench.judge.audit.approach import audit_approach
@@ -64,7 +64,11 @@ def _audit(arguments: argparse.Namespace) -> int:
         _print_rules(arguments.json)
         return 0
     if arguments.library is not None:
+        if arguments.json:
+            raise ConfigError("--json does not apply to --library; --write stores the numbers")
         return _audit_library(arguments)
+    if arguments.write:
+        raise ConfigError("--write stores the audit of a library; give --library")
     others = [name for name in arguments.what if name not in PARTS]
     if not others:
         return _audit_parts(arguments)
@@ -122,7 +126,7 @@ def _audit_parts(arguments: argparse.Namespace) -> int:
     if arguments.rule is not None:
         check_known("rule", RULES, arguments.rule)
     if {"documents", "records"} & set(arguments.what or PARTS):
-        tell_place(arguments)
+        check_records(arguments)
     found = [finding for finding in _findings(arguments) if arguments.rule in (None, finding.rule)]
     if not found:
         hint = "name other parts" if arguments.rule is None else "leave out --rule, or name other parts"

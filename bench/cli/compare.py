@@ -11,7 +11,7 @@ import tempfile
 from pathlib import Path
 
 from bench.cli import FAILED, INCOMPLETE
-from bench.cli.options import add_wide
+from bench.cli.options import add_results, add_wide, tell_place, warn
 from bench.core.errors import ConfigError
 from bench.core.project import RESULTS
 from bench.core.store import Store
@@ -19,7 +19,7 @@ from bench.core.text import counted
 from bench.judge.compare.differences import MAIN_METRICS, differences, lacking, row_test
 from bench.judge.compare.pairing import Side, made, only_in, pair_records
 from bench.judge.compare.pairing import differences as conditions
-from bench.judge.compare.verified import verified
+from bench.judge.compare.verified import task_of, verified
 from bench.show.screens import compare as render
 from bench.show.screens.compare import Comparison
 from bench.show.terminal import shown
@@ -74,6 +74,10 @@ def _verify(root: Path) -> int:
 
 def _compare(arguments: argparse.Namespace) -> int:
     if arguments.verify:
+        text_only = {"format": None} if arguments.format == "text" else {}
+        for name in ("json", "metric", "format", *PLACES):
+            if text_only.get(name, getattr(arguments, name)):
+                raise ConfigError(f"--{name} does not apply to --verify, which checks all records of A; leave it out")
         return _verify(arguments.a)
     found = _comparison(arguments)
     if arguments.json:
@@ -91,7 +95,12 @@ def _comparison(arguments: argparse.Namespace) -> Comparison:
     if not found and not lacks:
         raise ConfigError(f"no common metric fits {', '.join(patterns)}; try --metric '*'")
     single = [cell for cell in pairs if len(cell.seeds) == 1]
-    rows = [row_test(cell.cell, cell.seeds[0], a.store.scores(cell.a[0]), b.store.scores(cell.b[0])) for cell in single]
+    rows = [
+        row_test(
+            cell.cell, cell.seeds[0], a.store.scores(cell.a[0]), b.store.scores(cell.b[0]), task_of(cell.a[0]).inside
+        )
+        for cell in single
+    ]
     return Comparison(
         made=(made(a, "A"), made(b, "B")),
         conditions=conditions(a, b, pairs),
@@ -123,20 +132,20 @@ def _sides(arguments: argparse.Namespace) -> tuple[Side, Side]:
 def add_entry(parser: argparse.ArgumentParser) -> None:
     """Add the options of `submit`."""
     parser.add_argument("approach", help="its finished records are copied, with their per-row scores")
-    parser.add_argument("--results", type=Path, default=RESULTS, metavar="DIR", help="folder of the records")
+    add_results(parser, reads=True)
     parser.add_argument("--to", type=Path, required=True, metavar="FOLDER", help="a new folder")
     parser.set_defaults(action=_submit)
 
 
 def _submit(arguments: argparse.Namespace) -> int:
     source = Store(arguments.results)
+    tell_place(arguments)
     if arguments.to.exists():
         raise ConfigError(f"{arguments.to} exists already; name a new folder with --to")
-    records = [
-        record
-        for record in source.all_records()[0]
-        if record.outcome == "done" and record.approach == arguments.approach
-    ]
+    every, problems = source.all_records()
+    for problem in problems:
+        warn(problem.reason)
+    records = [record for record in every if record.outcome == "done" and record.approach == arguments.approach]
     if not records:
         raise ConfigError(f"{arguments.results} has no finished record of {arguments.approach}; bench run makes some")
     arguments.to.parent.mkdir(parents=True, exist_ok=True)
@@ -152,4 +161,6 @@ def _submit(arguments: argparse.Namespace) -> int:
     print(
         f"{counted(n_records, 'record')} in {arguments.to}; others check them by: bench compare {arguments.to} --verify"
     )
-    return FAILED if refused else 0
+    if refused:
+        return FAILED
+    return INCOMPLETE if problems else 0

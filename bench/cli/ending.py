@@ -34,7 +34,7 @@ def ending(results: Sequence[Result], seconds: float, arguments: argparse.Namesp
         width: columns that a reason is cut to; None: not cut.
     """
     bad = [result for result in results if result.outcome != "done"]
-    new = sum(not result.was_there for result in results)
+    new = sum(result.outcome == "done" and not result.was_there for result in results)
     count = f"{len(results) - len(bad)} of {counted(len(results), 'cell')} done, {new} of them in this call"
     lines = [*_reasons(bad, width), Text(f"{count}, in {duration(seconds)}")]
     place = place_options(arguments)
@@ -96,7 +96,10 @@ def _chosen(arguments: argparse.Namespace) -> list[str]:
             words += [f"--{option}", value]
     if arguments.seeds != (0,):
         is_count = arguments.seeds == tuple(range(len(arguments.seeds)))
-        words += ["--seeds", str(len(arguments.seeds)) if is_count else ",".join(map(str, arguments.seeds))]
+        some = ",".join(map(str, arguments.seeds)) + "," * (len(arguments.seeds) == 1)  # a number alone is a count
+        words += ["--seeds", str(len(arguments.seeds)) if is_count else some]
+    if arguments.approach_path is not None:
+        words += ["--approach-path", arguments.approach_path]
     return words + (["--apart"] if arguments.apart else [])
 
 

@@ -14,6 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from bench.cli.options import check_device
 from bench.core.errors import ConfigError, check_known
 from bench.core.metric_table import N_CLASSES
 from bench.core.project import usual_results
@@ -71,6 +72,7 @@ def fit(
     check_known(f"hyper-parameter of {approach}", known, *changes)
     made = dataclasses.replace(made, **changes)  # type: ignore[arg-type]  # names are checked above
     train, task = _training(entry.task, chosen.split, seed, None if data_dir is None else Path(data_dir), budget.task)
+    check_device(device)
     place = torch.device(device)
     train = dataclasses.replace(train, x=train.x.to(place), y=train.y.to(place))
     return made.fit(train, task, FitAlone(seed, place, budget.steps_per_epoch, tell))
@@ -100,8 +102,10 @@ def evaluate(
         return evaluate_classification(predicted.summary, test.y.numpy(), predicted.hits, answers.noise)[0]
     if labels is None:
         raise ConfigError("answers were given without labels; give labels of shape [N], one class for each row")
-    log_probs = _log_probabilities(torch.as_tensor(answers))
-    labels = torch.as_tensor(labels)
+    labels = _tensor(labels)
+    if not len(labels):
+        raise ConfigError("answers of no row were given; give at least one")
+    log_probs = _log_probabilities(_tensor(answers))
     hits = draw_hits(log_probs, labels)
     noise: Noise = "none" if len(log_probs) == 1 else "weights"
     return evaluate_classification(reduce_draws(log_probs), labels, hits, noise)[0]
@@ -145,6 +149,10 @@ def _training(kind: str, split: str, seed: int, data_dir: Path | None, learnt: s
         return train, Task("regression", n_outputs=1, n_train=len(train), n_inputs=1)
     train = load_split(split, seed, data_dir, learnt)
     return train, Task("classification", n_outputs=N_CLASSES, n_train=len(train), n_inputs=train.x.shape[1])
+
+
+def _tensor(values: Answers | Labels) -> Tensor:
+    return values if isinstance(values, Tensor) else torch.as_tensor(np.ascontiguousarray(values))
 
 
 def _log_probabilities(answers: Tensor) -> Tensor:

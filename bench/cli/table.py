@@ -44,6 +44,10 @@ def _table(arguments: argparse.Namespace) -> int:
         raise ConfigError("--only mine is for one table that is printed; give its name")
     if arguments.only and arguments.results.resolve() == RESULTS.resolve():
         raise ConfigError(f"{arguments.results} has the shipped records, none of yours; give --results")
+    if arguments.check and arguments.readme is None:
+        raise ConfigError("--check is for the blocks of a document; name it with --readme")
+    if arguments.format != "text" and arguments.name is None:
+        raise ConfigError(f"--format {arguments.format} is for one table that is printed; give its name")
     if arguments.write:
         options.refuse_to_write(arguments, "--results DIR")
     options.take_task(arguments)

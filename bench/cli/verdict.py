@@ -31,6 +31,7 @@ from bench.show.tables.verdicts import load_short_names
 from bench.show.terminal import screen
 
 OWN = ("approach", "metric", "reported")
+OF_OWN = {"recipe": "published", "protocol": "published", "printed": "rounded", "margin": None}
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -58,13 +59,23 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(action=_verdict)
 
 
+def _refuse(arguments: argparse.Namespace, options: Mapping[str, object], what: str) -> None:
+    """Raise ConfigError for an option that was given and would do nothing."""
+    for name, usual in options.items():
+        if getattr(arguments, name) != usual:
+            raise ConfigError(f"--{name} is for {what}")
+
+
 def _is_own(arguments: argparse.Namespace) -> bool:
     return any(getattr(arguments, name) is not None for name in OWN)
 
 
 def _verdict(arguments: argparse.Namespace) -> int:
     check_records(arguments)
+    if not _is_own(arguments):
+        _refuse(arguments, OF_OWN, "a number of your own; give --approach, --metric and --reported too")
     if arguments.trial or _is_own(arguments):
+        _refuse(arguments, {"document": None, "all": False}, "the documents' numbers; leave it out")
         return _answer(arguments)
     material = material_of(arguments)
     if PAPER in (arguments.claim, arguments.document):

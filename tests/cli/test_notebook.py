@@ -26,6 +26,15 @@ def test_a_notebook_completes_the_names():
     assert set(dir(bench)) == {*bench.__all__, "__version__"}
 
 
+def test_arrays_of_no_rows_and_reversed_ones():
+    with pytest.raises(ConfigError, match="answers of no row were given"):
+        bench.evaluate(np.zeros((0, 2)), np.zeros(0, int))
+    probs, labels = np.array([[0.9, 0.1], [0.2, 0.8]]), np.array([0, 1])
+    assert bench.evaluate(probs[::-1], labels[::-1])["accuracy"] == 1.0
+    with pytest.raises(ConfigError, match="device 'nosuch'"):
+        bench.fit("mlp", device="nosuch")
+
+
 def test_one_answer_in_numpy_in_torch_and_as_draws():
     # two rows: -log .9 and -log .2, mean .857; the second row's largest probability is not at its label
     probs, labels = np.array([[0.9, 0.1], [0.8, 0.2]]), np.array([0, 1])

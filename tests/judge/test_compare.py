@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from bench.cli import INCOMPLETE, USAGE
 from bench.cli.main import main
 from bench.core.store import Store
-from bench.judge.compare.differences import IDENTICAL, ONE_SEED, row_test
+from bench.judge.compare.differences import IDENTICAL, NO_SPREAD, ONE_SEED, row_test
+from bench.judge.stats.paired import Paired
 from tests.synthetic import record
 
 
@@ -48,6 +49,17 @@ def test_a_worked_example(tmp_path, capsys):
     assert row["outcome"] == "no difference seen"
     assert by_metric(found)["mnist/accuracy"]["outcome"] == IDENTICAL
     assert by_metric(found)["mnist/accuracy"]["p_adjusted"] is None
+
+
+def test_two_seeds_that_differ_by_the_same_have_no_spread_to_judge_by(tmp_path, capsys):
+    """Of shares of few images this is often chance; t would be infinite and p zero."""
+    folder(tmp_path / "a", {0: 0.99, 1: 1.0})
+    folder(tmp_path / "b", {0: 0.97, 1: 0.98})
+    row = by_metric(compared(capsys, tmp_path)[1])["mnist/nll"]
+    assert (row["outcome"], row["p"], row["half_width"]) == (NO_SPREAD, None, None)
+    for seeds, p in ((4, None), (5, 0.0)):  # five seeds seldom agree by chance
+        numbers = tuple(map(float, range(seeds)))
+        assert Paired(tuple(range(seeds)), numbers, tuple(value + 0.5 for value in numbers)).p == p
 
 
 def test_the_same_folder_is_identical(tmp_path, capsys):
@@ -249,3 +261,18 @@ def test_other_rows_are_not_compared():
     right = np.ones(5, bool)
     assert row_test(("c", "r", "p"), 0, predictions(label, right), predictions(label + 1, right)) is None
     assert row_test(("c", "r", "p"), 0, predictions(label, right), {}) is None
+
+
+def test_rows_of_clothes_are_compared_where_clothes_are_learnt():
+    """There the digits are foreign: they have no labels."""
+    label, none = np.zeros(5, dtype=np.int8), np.full(5, -1, dtype=np.int8)
+    sides = [
+        {
+            "fashion_mnist/label": label,
+            "fashion_mnist/predicted": np.array([wrong] * 5, dtype=np.int8),
+            **predictions(none, np.zeros(5, bool)),
+        }
+        for wrong in (0, 1)
+    ]
+    assert row_test(("c", "r", "p"), 0, *sides, inside="fashion_mnist").only_a == 5
+    assert row_test(("c", "r", "p"), 0, *sides).only_a == 0

@@ -40,13 +40,18 @@ def change(store, pattern, **changes):
     for old in chosen(store, pattern):
         fields = plain(old)
         new = {name: {**fields[name], **value} if isinstance(value, dict) else value for name, value in changes.items()}
-        store.write(changed(old, **new))
+        replaced(store, changed(old, **new))
 
 
 def replace(store, pattern, **changes):
     """Replace fields of the records whose files fit a pattern."""
     for old in chosen(store, pattern):
-        store.write(changed(old, **changes))
+        replaced(store, changed(old, **changes))
+
+
+def replaced(store, record):
+    store.record_path(record).unlink()  # a record without numbers would not replace a finished one
+    store.write(record)
 
 
 def chosen(store, pattern):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from msgspec import structs
 
-from bench.cli import FAILED, USAGE, compare
+from bench.cli import FAILED, INCOMPLETE, USAGE, compare
 from bench.cli.main import main
 from bench.core.errors import DataMissing, StoreError
 from bench.core.store import Store
@@ -118,6 +118,12 @@ def test_other_data_and_old_versions_are_refused(entry):
     assert any("protocol had version 1" in why for why in found)
 
 
+def test_a_record_of_an_unknown_recipe_is_refused_and_the_others_are_judged(entry):
+    store, (first, _), scores = entry
+    store.write(structs.replace(first, recipe="published+other", key="0" * 64), scores)
+    assert [why for why in refusals(store) if "published+other" in why]
+
+
 def test_scores_that_were_exchanged_are_refused_and_missing_ones_not_checked(entry):
     store, (first, second), _ = entry
     paths = [store.record_path(record).with_suffix(".npz") for record in (first, second)]
@@ -142,6 +148,9 @@ def test_a_submitted_entry_has_all_that_verifying_needs(entry, tmp_path, capsys)
     assert main(["submit", "uniform", "--results", str(store.root), "--to", str(tmp_path / "other")]) == USAGE
     store.write(structs.replace(first, metrics={**first.metrics, "mnist/nll": 0.01}), scores)
     assert main(["submit", "mlp", "--results", str(store.root), "--to", str(tmp_path / "edited")]) == FAILED
+    store.record_path(first).write_text("{")
+    assert main(["submit", "mlp", "--results", str(store.root), "--to", str(tmp_path / "rest")]) == INCOMPLETE
+    assert "cannot be read" in capsys.readouterr().err
 
 
 def test_a_submission_that_stops_leaves_nothing(entry, tmp_path, monkeypatch):

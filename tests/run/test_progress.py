@@ -221,6 +221,7 @@ def arguments(**changes) -> argparse.Namespace:
         "profile": "full",
         "device": "cpu",
         "precision": "float32",
+        "approach_path": None,
     }
     return argparse.Namespace(**{**usual, **changes})
 
@@ -232,6 +233,13 @@ def test_the_end_says_what_comes_next():
         "2 of 2 cells done, 1 of them in this call, in 2 min",
         "next: python -m bench verdict --results 'my results'",
     ]
+
+
+def test_one_seed_and_a_folder_of_ones_own_are_in_the_next_command():
+    """`--seeds 4` would be seeds 0 to 3."""
+    failed = Result(cell(4), "failed", "it raised", was_there=False)
+    lines = ending([failed], 1, arguments(seeds=(4,), approach_path="examples"), None)
+    assert lines[-2].plain == "next: python -m bench status mlp --seeds 4, --approach-path examples lists all"
 
 
 @pytest.mark.parametrize(
@@ -253,7 +261,7 @@ def test_the_end_groups_what_failed_and_says_how_to_see_it():
         "failed: mlp published x common, seed 1 and 1 more: no memor…",
         "diverged: mlp published x common, seed 3: loss is nan",
         "2 more cells, for 2 other reasons",
-        "1 of 6 cells done, 5 of them in this call, in 3 s",
+        "1 of 6 cells done, 1 of them in this call, in 3 s",
         "next: python -m bench status --all --recipe corrected --seeds 6 --profile smoke lists all",
         "the same command tries again what is failed or skipped",
     ]

@@ -61,7 +61,7 @@ class Against(NamedTuple):
         """Return whether no reported number could tell the published recipe from any alternative.
 
         The distributions decide this, not the reported number: among eight identical alternatives, one reaches a ratio
-        of ten in 9 % of cases by chance. An alternative with few seeds decides nothing: its distribution is too wide.
+        of ten in 9 % of cases by chance. An alternative with few seeds has too wide a distribution to say so.
         """
         known = [(one.finding, one.shared) for one in self.found if one.shared is not None]
         return bool(known) and all(finding != FEW_SEEDS and shared > HALF for finding, shared in known)

@@ -13,6 +13,7 @@ from scipy import stats
 
 from bench.core.records import Record
 from bench.core.row_scores import Scores
+from bench.data.manifest import TASKS
 from bench.judge.compare.pairing import CellName, Pairs
 from bench.judge.samples import LAST_EPOCH, Gap, metric
 from bench.judge.stats.paired import Paired
@@ -20,12 +21,11 @@ from bench.judge.stats.prediction import holm
 
 ALPHA = 0.05
 IDENTICAL, LOWER, HIGHER, UNSEEN, ONE_SEED = "identical", "B lower", "B higher", "no difference seen", "one seed"
+NO_SPREAD = "no spread"  # all seeds differ by the same, as shares of few images often do by chance
 
 
 MAIN_METRICS = (
-    "mnist/accuracy",
-    "mnist/nll",
-    "mnist/ece",
+    *(f"{task.inside}/{name}" for task in TASKS.values() for name in ("accuracy", "nll", "ece")),
     "noise_gaussian/predictive_entropy",
     "*/auroc_predictive_entropy",
     "*/train_loss*",
@@ -46,8 +46,8 @@ class Difference:
     mean_a: float
     mean_b: float
     n_equal: int  # pairs whose numbers are the same to the last bit
-    half_width: float | None  # of the 95 % interval over seeds; None for one seed
-    p: float | None  # two-sided, of the paired t test; None for one seed and for identical numbers
+    half_width: float | None  # of the 95 % interval over seeds; None without a spread
+    p: float | None  # two-sided, of the paired t test; None without a spread, and for identical numbers
     p_adjusted: float | None = None
 
     @property
@@ -61,7 +61,7 @@ class Difference:
         if self.n_equal == len(self.seeds):
             return IDENTICAL
         if self.p_adjusted is None:
-            return ONE_SEED
+            return ONE_SEED if len(self.seeds) == 1 else NO_SPREAD
         if self.p_adjusted >= ALPHA:
             return UNSEEN
         return HIGHER if self.difference > 0 else LOWER
@@ -103,7 +103,8 @@ def _difference(cell: Pairs, name: str) -> Difference:
     a, b = (tuple(_number(record, name) for record in side) for side in (cell.a, cell.b))
     paired, n_equal = Paired(cell.seeds, a, b), sum(one == other for one, other in zip(a, b, strict=True))
     means = statistics.fmean(a), statistics.fmean(b)
-    return Difference(cell.cell, name, cell.seeds, *means, n_equal, paired.half_width(), paired.p)
+    half = paired.half_width() if paired.has_spread else None
+    return Difference(cell.cell, name, cell.seeds, *means, n_equal, half, paired.p)
 
 
 def _number(record: Record, name: str) -> float:
@@ -145,18 +146,18 @@ def _gaps(cell: Pairs, name: str) -> list[Lack]:
     return [Lack(cell.cell, name, side, tuple(seeds), reason) for (side, reason), seeds in found.items()]
 
 
-def row_test(cell: CellName, seed: int, a: Scores, b: Scores) -> RowTest | None:
-    """Compare the accuracies of two networks on the same rows; None if a side has no per-row scores.
+def row_test(cell: CellName, seed: int, a: Scores, b: Scores, inside: str = "mnist") -> RowTest | None:
+    """Compare the accuracies of two networks on the same rows of the set `inside`; None if a side has no scores of it.
 
     The interval is that of a mean of paired differences in -1, 0, 1. The p-value is McNemar's exact one: if there is no
     difference, a row that only one side has right is as likely to be A's as B's (McNemar 1947, Psychometrika 12).
     """
-    names = ("mnist/label", "mnist/predicted")
-    if any(name not in side for side in (a, b) for name in names):
+    label, predicted = (f"{inside}/{name}" for name in ("label", "predicted"))
+    if any(name not in side for side in (a, b) for name in (label, predicted)):
         return None
-    if not np.array_equal(a["mnist/label"], b["mnist/label"]):
+    if not np.array_equal(a[label], b[label]):
         return None
-    right_a, right_b = (side["mnist/predicted"] == side["mnist/label"] for side in (a, b))
+    right_a, right_b = (side[predicted] == side[label] for side in (a, b))
     only_a, only_b = int((right_a & ~right_b).sum()), int((right_b & ~right_a).sum())
     n = len(right_a)
     step = (only_b - only_a) / n

@@ -14,12 +14,12 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from bench.core.errors import DataMissing
+from bench.core.errors import ConfigError, DataMissing
 from bench.core.metric_table import BRIER, ENTROPY, NATS, unit_of
 from bench.core.records import Record
 from bench.core.store import Store
 from bench.data.fingerprint import split_hash
-from bench.data.manifest import TASKS, data_hashes
+from bench.data.manifest import TASKS, TaskData, data_hashes
 from bench.data.splits import SPLIT_NAMES, load_split
 from bench.measure.measuring import first_rows
 from bench.measure.metrics.arrays import FloatArray
@@ -76,7 +76,10 @@ def _of_record(record: Record, store: Store) -> Iterator[tuple[Judged, str]]:
 
 def _trained(record: Record, entry: ApproachManifest) -> Iterator[tuple[Judged, str]]:
     """Compare the hash of the training rows with that of the split that the recipe names."""
-    wanted, task = resolve(entry, record.recipe).split, _task(record)
+    try:
+        wanted, task = resolve(entry, record.recipe).split, _task(record)
+    except ConfigError:  # an unknown recipe: `why_stale` has said so
+        return
     found = record.provenance.train_sha256
     if found is None:
         yield "not checked", "it does not say from which rows it learnt"
@@ -94,6 +97,11 @@ def _split_hash(name: str, seed: int, task: str) -> str:
     return split_hash(load_split(name, seed, task=task))
 
 
+def task_of(record: Record) -> TaskData:
+    """Return the data of a record's task; those of mnist for an unknown profile."""
+    return TASKS[_task(record)]
+
+
 def _task(record: Record) -> str:
     return profile(record.profile).task if is_profile(record.profile) else "mnist"
 
@@ -108,7 +116,7 @@ def _scored(record: Record, store: Store) -> Iterator[tuple[Judged, str]]:
     if not scores:
         yield "refused", "its scores cannot be trusted: quarantine/reasons.txt says why"
         return
-    inside = TASKS[_task(record)].inside
+    inside = task_of(record).inside
     if f"{inside}/label" not in scores:
         yield "not checked", "its scores are of no test rows"
         return
@@ -137,7 +145,7 @@ def _copied(records: Sequence[Record], store: Store) -> Iterator[Remark]:
         if not record.epochs or not record.metrics:
             continue
         smooth = [value or 0 for key, value in sorted(record.metrics.items()) if unit_of(key) in SMOOTH]
-        nll = store.scores(record).get(f"{TASKS[_task(record)].inside}/nll", np.empty(0))
+        nll = store.scores(record).get(f"{task_of(record).inside}/nll", np.empty(0))
         numbers, rows = np.array(smooth), nll.astype(np.float64)
         cell = seen.setdefault(record.place, [])
         for first, others, other_rows in cell:

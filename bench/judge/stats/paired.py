@@ -15,6 +15,9 @@ from dataclasses import dataclass
 
 from bench.judge.stats.prediction import LEVEL, error_half_width, error_p
 
+ENOUGH = 5  # seeds, as for a verdict
+ROUNDED = 1e-12  # of the larger number: a smaller standard deviation of differences is rounding
+
 
 @dataclass(frozen=True)
 class Paired:
@@ -45,10 +48,23 @@ class Paired:
 
     @property
     def p(self) -> float | None:
-        """Return the two-sided p-value of the paired t test; None for one seed and for identical numbers."""
-        if self.n < 2 or self.identical:
+        """Return the two-sided p-value of the paired t test; None without a spread, and for identical numbers."""
+        if self.identical or not self.has_spread:
             return None
         return error_p(abs(self.mean), self._sd / math.sqrt(self.n), self.n - 1)
+
+    @property
+    def has_spread(self) -> bool:
+        """Return whether the differences show how far chance goes.
+
+        One seed does not. Nor do fewer than `ENOUGH` whose differences are all the same but for rounding: those of
+        shares of few images often are, by chance, and t would be infinite. A change that leaves all numbers as they
+        were has a difference of exactly zero.
+        """
+        if self.n < 2:
+            return False
+        largest = max(map(abs, (*self.before, *self.after)))
+        return self.n >= ENOUGH or self.identical or self._sd > ROUNDED * largest
 
     @property
     def _sd(self) -> float:

@@ -74,7 +74,8 @@ def best_of_p(low: float, high: float, sd: float, n: int, tries: int) -> float:
     if sd == 0:
         return 1.0 if low <= 0 <= high else 0.0
     below, above = _highest_below(high / sd, n, tries), 1 - _highest_below(low / sd, n, tries)
-    return min(1.0, 2 * below, 2 * above)
+    one_above = float(special.stdtr(n - 1, -low / prediction_error(sd, n)))  # of one run; the nodes miss the far tail
+    return min(1.0, 2 * below, 2 * max(above, one_above))
 
 
 def _highest_below(t: float, n: int, tries: int) -> float:

@@ -15,6 +15,7 @@ from bench.judge.samples import Sample
 from bench.judge.stats.papers import PAPER
 from bench.judge.stats.rule import AGREES, COARSE, DIFFERS
 from bench.plan.registry import manifest
+from bench.show.beside import MINE
 from bench.show.figures import confidence as confidence_figure
 from bench.show.figures import forest as end_results_figure
 from bench.show.figures.changes import MISTAKES
@@ -146,7 +147,7 @@ def _span(samples: Iterable[Sample]) -> str:
 
 
 def _is_plain(approach: str) -> bool:
-    return manifest(approach).noise == "none"
+    return manifest(approach.removeprefix(MINE)).noise == "none"
 
 
 def _most(networks: dict[RecipePlace, Sureness]) -> dict[str, float]:

@@ -134,7 +134,8 @@ def _best(found: Sequence[Candidate]) -> Iterator[str]:
     """Name the approach with the best mean in each column of quality."""
     columns_of: dict[str, list[str]] = {}
     for column in (*METRICS, REFUSED):
-        means = {one.approach: mean for one in found if not one.is_baseline and (mean := one.numbers[column].mean)}
+        every = {one.approach: one.numbers[column].mean for one in found if not one.is_baseline}
+        means = {name: mean for name, mean in every.items() if mean is not None}
         if len(means) > 1:
             choose = max if column in HIGHER else min
             columns_of.setdefault(choose(means, key=means.__getitem__), []).append(column)

@@ -64,7 +64,8 @@ def precision_table(
         "The main metrics, and each other metric that changes beyond noise. Published training, common protocol, the "
         "same seeds. Float32: all in float32. There: matrix products in the "
         "precision named. Noise: standard deviation of a float32 value over n seeds. Beyond noise: the difference "
-        f"exceeds {BEYOND:.0f} standard deviations of a difference of two float32 values, as one in 20 does by chance. "
+        f"exceeds {BEYOND:.0f} standard deviations of a difference of two float32 values; by chance, one in 20 does "
+        "with many seeds, one in 6 with three. "
         f"Profile {profile}"
         + (f", where there is no pair of it {SHORT}: one epoch, fewer rows and draws" if len(lengths) > 1 else "")
         + f"; {device}."
