@@ -89,7 +89,16 @@ class DatasetManifest(TomlTable, frozen=True, kw_only=True):
     @property
     def n_rows(self) -> int:
         """Return the number of images, over all files."""
-        shapes = [file.shape for file in self.files.values()] or [self.shape]
+        return self._images("")
+
+    @property
+    def n_measured(self) -> int:
+        """Return the number of images that are measured, those of files to learn from left out."""
+        return self._images("train")
+
+    def _images(self, left_out: str) -> int:
+        files = [file for key, file in self.files.items() if not left_out or not key.startswith(left_out)]
+        shapes = [file.shape for file in files] or [self.shape]
         return sum(shape[0] for shape in shapes if len(shape) > 1)
 
 

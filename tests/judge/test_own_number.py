@@ -14,6 +14,7 @@ from bench.judge.alternatives.weighing import FAR_OUTSIDE, NOT_MEASURED
 from bench.judge.claims import print_interval
 from bench.judge.stats.papers import claims_by_reading, load_papers, paper_claims
 from bench.judge.stats.rule import AGREES, DIFFERS
+from bench.judge.stats.scales import scale_of
 from bench.show.screens.own_number import own_text
 from tests.judge.claims import CLAIMS, Z, results
 from tests.synthetic import record
@@ -96,6 +97,25 @@ def test_bad_input_is_one_line(changes, message):
         judged(**changes)
     assert "\n" not in str(caught.value)
     assert "\x1b" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("key", "protocol", "split"),
+    [
+        ("noise_uniform/refusal_rate", "common", "100 images"),
+        ("mnist/accuracy", "common", "10000 images"),
+        ("letters/auroc_predictive_entropy", "common", ""),  # no count of images
+        ("mnist/rotated_15/accuracy", "shift", "1000 images"),  # not 15
+        ("mnist/rotated_15/ece", "shift", ""),
+        ("mnist/test10k/accuracy", "published", "test10k"),
+    ],
+)
+def test_the_images_of_a_share_are_known(key, protocol, split):
+    """Near 0 and 1 a share of few images is judged on the logit scale, so that .09 of 100 images may be one of ours."""
+    records = [record("mlp", protocol=protocol, seed=seed, metrics={key: 0.02 + 0.01 * z}) for seed, z in enumerate(Z)]
+    told = judge_own(Brought("mlp", key, "0.09", protocol=protocol, margin=0.02), results(records), CLAIMS)
+    assert told.verdict.claim.split == split
+    assert (scale_of(told.verdict.claim).name == "logit") == (split in ("100 images", "1000 images"))
 
 
 def test_a_metric_of_several_places_must_be_given_whole():

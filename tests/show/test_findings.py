@@ -9,13 +9,13 @@ from bench.core.text import Digits
 from bench.judge.claims import load_claims
 from bench.judge.ladder.effects import Effect
 from bench.judge.ladder.rungs import ALONE, MNIST
-from bench.judge.samples import Gap
+from bench.judge.samples import Gap, Sample
 from bench.judge.stats.paired import Paired
 from bench.judge.stats.rule import AGREES, COARSE, DIFFERS, TOO_FEW
 from bench.show.page import findings
 from bench.show.page.findings import NOT_MEASURED, as_list, sentences
 from bench.show.tables import ladder as mistakes_table
-from bench.show.tables.choice import NO_CURVE, UNREACHED, refused_for_risk
+from bench.show.tables.choice import METRICS, NO_CURVE, REFUSED, UNREACHED, _best, refused_for_risk
 from bench.show.tables.confidence import NEVER, NO_SUCH_SET, Promise, measured_promise, percent_sure, promise_of
 from bench.show.tables.ladder import change_text
 from bench.show.tables.registry import one_table
@@ -104,6 +104,20 @@ def test_a_record_that_says_how_often_it_is_sure_needs_no_scores():
     assert (shown["digits"], shown["of these right"], shown["promised"]) == ("50.0", "97.00", "99.50")
     assert shown["letters"] == "25.0"
     assert shown["clothes"].startswith("n/a")  # the record has no such number
+
+
+def test_an_approach_of_the_users_has_its_own_manifest():
+    assert findings._is_plain("mine: mlp")
+    assert not findings._is_plain("mine: linear_bbb")
+
+
+def test_the_best_mean_may_be_zero():
+    def candidate(name, refused):
+        numbers = {column: Sample((0.5,)) for column in METRICS} | {REFUSED: Sample((refused,))}
+        return SimpleNamespace(approach=name, is_baseline=False, numbers=numbers)
+
+    (said,) = _best([candidate("worse", 1.0), candidate("better", 0.0)])
+    assert f"better ({REFUSED})" in said
 
 
 def test_without_records_every_finding_says_so():

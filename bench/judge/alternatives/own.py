@@ -12,6 +12,7 @@ from bench.core.errors import ConfigError, unknown_name
 from bench.core.metric_table import BRIER, ENTROPY, FRACTION, GAP, N_CLASSES, NATS, SIZE, unit_of
 from bench.core.records import Record
 from bench.core.text import one_line
+from bench.data.manifest import DATASET_NAMES, manifest
 from bench.judge.alternatives.named import Alternative, alternatives, learns_what_is_measured
 from bench.judge.alternatives.weighing import PUBLISHED, Against, compare
 from bench.judge.claims import LONGEST_QUOTE, NATS_PER_BIT, Claim, PrecisionKind, number
@@ -21,8 +22,9 @@ from bench.judge.results import Results
 from bench.judge.samples import metrics_of
 from bench.judge.shorter import records_of
 from bench.judge.stats.rule import ENOUGH, Verdict, judge_one
+from bench.measure.shifted import MOST_ROWS
 from bench.plan.cells import PROTOCOLS
-from bench.plan.recipes import resolve
+from bench.plan.recipes import profile, resolve
 from bench.plan.registry import manifests
 
 PRINTED = ("rounded", "truncated", "exact")
@@ -33,6 +35,7 @@ _BOUNDS = {  # of what is printed; those of the units themselves leave room for 
     **dict.fromkeys((NATS, SIZE), (0.0, math.inf)),
 }
 _ANY = (-math.inf, math.inf)
+_OF_ALL_IMAGES = ("accuracy", "refusal_rate", "refusal_rate_strict", "disagreement_rate", "sure")  # counts of them
 
 
 @dataclass(frozen=True)
@@ -67,7 +70,7 @@ def judge_own(brought: Brought, results: Results, claims: Iterable[Claim]) -> Ju
     """
     records = _records(brought, results)
     key = _key(brought, sorted({name for record in records for name in record.metrics}))
-    claim = _claim(brought, key, claims)
+    claim = _claim(brought, key, claims, records[0].profile)
     ours, found = metrics_of(records, key), []
     for one in _others(brought, results, claim.split):
         theirs = metrics_of(records_of(results, one.approach, one.recipe, brought.protocol), key)
@@ -126,7 +129,7 @@ def _key(brought: Brought, keys: Sequence[str]) -> str:
     return every[0]
 
 
-def _claim(brought: Brought, key: str, claims: Iterable[Claim]) -> Claim:
+def _claim(brought: Brought, key: str, claims: Iterable[Claim], budget: str) -> Claim:
     """Return the number as a claim; raises ConfigError if the metric cannot have the value, or no margin is known."""
     dataset, _, rest = key.partition("/")
     split, _, metric = rest.rpartition("/")
@@ -147,9 +150,9 @@ def _claim(brought: Brought, key: str, claims: Iterable[Claim]) -> Claim:
         stage="final",
         metric=metric,
         dataset=dataset,
-        split=split,
+        split=split if brought.protocol == PUBLISHED else _images(dataset, metric, brought.protocol, budget),
         protocol=brought.protocol,
-        unit="fraction" if metric_unit in (FRACTION, GAP) else "nats" if metric_unit is ENTROPY else "",
+        unit="fraction" if metric_unit is FRACTION else "nats" if metric_unit is ENTROPY else "",
         printed=text,
         precision=0.0 if brought.printed == "exact" else unit,
         precision_kind=brought.printed,
@@ -159,6 +162,17 @@ def _claim(brought: Brought, key: str, claims: Iterable[Claim]) -> Claim:
         locator="",
         note="",
     )
+
+
+def _images(dataset: str, metric: str, protocol: str, budget: str) -> str:
+    """Return the images that a share of the common or the shift protocol is of, such as "1000 images"; '' for others.
+
+    The rule reads their number from a split's name, to choose the scale. These protocols' keys do not have it.
+    """
+    if metric.partition("@")[0] not in _OF_ALL_IMAGES or dataset not in DATASET_NAMES:
+        return ""
+    most = [manifest(dataset).n_measured, MOST_ROWS if protocol == "shift" else None, profile(budget).common_rows]
+    return f"{min(n for n in most if n is not None)} images"
 
 
 def _last_digit(text: str) -> float:
