@@ -16,11 +16,10 @@ from scipy import ndimage
 from bench.interface import Posterior, Split
 from bench.measure.measuring import EpochMetrics, Measurement, draws_of, on_device, predict_split
 from bench.measure.metrics.evaluate import evaluate_shift
-from bench.measure.metrics.shifts import ROTATED, STEPS, area_key, areas, step_key
+from bench.measure.metrics.shifts import MOST_ROWS, ROTATED, STEPS, area_key, areas, step_key
 from bench.measure.protocols import Protocol
 
 SIDE = 28  # pixels
-MOST_ROWS = 1_000  # every tenth of the 10,000 test images: the first half of them is easier than the second
 DIRECTIONS = ((0, 1), (1, 0), (0, -1), (-1, 0))  # (down, right) of images 0, 1, 2, 3; 4 moves as 0, and so on
 
 Pixels = NDArray[np.float32]

@@ -90,9 +90,9 @@ def test_what_cannot_be_read_has_its_reason():
         "mnist/pruned_used_accuracy@0.5": "does not expose its weights",
         "mnist/mean_network_ece": "no mean network",
     }
-    metrics, missing = read_keys(Blind(), protocol, ["mnist/geometric_nll", *lacking])
-    assert metrics == pytest.approx({"mnist/geometric_nll": math.log(10)})
-    for key, words in lacking.items():
+    for key, words in lacking.items():  # one at a time: what a data set lacks, all of its keys lack
+        metrics, missing = read_keys(Blind(), protocol, [key])
+        assert not metrics
         assert words in in_words(missing[key])
 
 

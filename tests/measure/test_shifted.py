@@ -8,10 +8,10 @@ import torch
 
 from bench.interface import Categorical, Posterior, Split
 from bench.measure import protocols
-from bench.measure.metrics.shifts import MEASURED, STEPS, area, area_key, step_key
+from bench.measure.metrics.shifts import MEASURED, MOST_ROWS, STEPS, area, area_key, step_key
 from bench.measure.published_protocols import protocol_of
 from bench.measure.recomputed import contradictions
-from bench.measure.shifted import MOST_ROWS, rotated, spread_rows, translated
+from bench.measure.shifted import rotated, spread_rows, translated
 from bench.plan.recipes import PROFILES
 from bench.plan.registry import manifest
 

@@ -311,6 +311,11 @@ def test_digits_are_one_shape_and_pairs_of_them_two():
     cut = [digit[:, digit.any(axis=0)] for digit in digits]
     pairs = [np.hstack([one, gap, other]) for one, other in zip(cut[::2], cut[1::2], strict=True)]
     assert sum(shapes(pair) == 2 for pair in pairs) >= 490
+    wide = np.zeros((28, 6), np.float32)
+    rows = [
+        np.hstack([part for digit in cut[start : start + 8] for part in (digit, wide)]) for start in range(0, 160, 8)
+    ]
+    assert all(shapes(row) > 1 for row in rows)  # the gap that counts does not grow with the row
 
 
 def test_what_is_all_noise_has_no_clear_ink():

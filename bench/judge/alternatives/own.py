@@ -22,7 +22,7 @@ from bench.judge.results import Results
 from bench.judge.samples import metrics_of
 from bench.judge.shorter import records_of
 from bench.judge.stats.rule import ENOUGH, Verdict, judge_one
-from bench.measure.shifted import MOST_ROWS
+from bench.measure.metrics.shifts import MOST_ROWS
 from bench.plan.cells import PROTOCOLS
 from bench.plan.recipes import profile, resolve
 from bench.plan.registry import manifests

@@ -71,15 +71,15 @@ def read_keys(
     read = _reader(posterior, protocol)
     for dataset in dict.fromkeys(key.dataset for key in wanted.values()):
         mine = {text: key for text, key in wanted.items() if key.dataset == dataset}
-        for text, key in mine.items():
-            try:
-                value = read(key)
-            except DataMissing as error:
-                missing.update(dict.fromkeys(mine, told("no-data", error)))
-                break
-            except Unsupported as error:
-                missing[text] = told("unsupported", error)
-                continue
+        try:
+            found = {text: read(key) for text, key in mine.items()}
+        except DataMissing as error:
+            missing.update(dict.fromkeys(mine, told("no-data", error)))
+            continue
+        except Unsupported as error:
+            missing.update(dict.fromkeys(mine, told("unsupported", error)))
+            continue
+        for text, value in found.items():
             if value is None or not np.isfinite(value):
                 missing[text] = Reason("rows-refused" if value is None else "not-finite")
             else:

@@ -25,7 +25,7 @@ FAINTEST = 0.15  # of the ink's level: fainter is a smudge, an artefact of JPEG 
 LEAST_CONTRAST = 0.06  # of the range from black to white; paper photographed with a noise of 0.05 stays below
 SPECK = 0.03  # of the ink of the largest piece: smaller pieces are dirt
 LARGE = 0.25  # of the ink of the largest shape: what stands apart and has less is no second digit
-APART = 0.1  # of the longer side of what is drawn: the least gap between two shapes
+APART = 0.1  # of the longer side of what is drawn, at most twice the shorter one: the least gap between two shapes
 DARKEST_PAPER = 0.1  # colour below which dividing by the paper would only blow up noise
 
 
@@ -65,9 +65,11 @@ def find_ink(picture: Picture) -> Ink:
 def shapes(drawn: Floats) -> int:
     """Return how many shapes stand side by side or one above the other: columns or rows without ink part them.
 
-    A digit in several strokes is one shape where they overlap in both directions, or where the gap is small.
+    A digit in several strokes is one shape where they overlap in both directions, or where the gap is small. What is
+    small does not grow with the number of digits in a row.
     """
-    return max(_parted(drawn.sum(axis=axis), APART * max(sides(drawn != 0))) for axis in (0, 1))
+    shorter, longer = sorted(sides(drawn != 0))
+    return max(_parted(drawn.sum(axis=axis), APART * min(longer, 2 * shorter)) for axis in (0, 1))
 
 
 def sides(drawn: npt.NDArray[np.bool_]) -> tuple[int, int]:
