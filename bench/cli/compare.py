@@ -74,9 +74,8 @@ def _verify(root: Path) -> int:
 
 def _compare(arguments: argparse.Namespace) -> int:
     if arguments.verify:
-        text_only = {"format": None} if arguments.format == "text" else {}
         for name in ("json", "metric", "format", *PLACES):
-            if text_only.get(name, getattr(arguments, name)):
+            if getattr(arguments, name) not in (None, False, "text"):
                 raise ConfigError(f"--{name} does not apply to --verify, which checks all records of A; leave it out")
         return _verify(arguments.a)
     found = _comparison(arguments)

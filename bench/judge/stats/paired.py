@@ -14,8 +14,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from bench.judge.stats.prediction import LEVEL, error_half_width, error_p
+from bench.judge.stats.rule import ENOUGH
 
-ENOUGH = 5  # seeds, as for a verdict
 ROUNDED = 1e-12  # of the larger number: a smaller standard deviation of differences is rounding
 
 

@@ -65,7 +65,7 @@ def precision_table(
         "same seeds. Float32: all in float32. There: matrix products in the "
         "precision named. Noise: standard deviation of a float32 value over n seeds. Beyond noise: the difference "
         f"exceeds {BEYOND:.0f} standard deviations of a difference of two float32 values; by chance, one in 20 does "
-        "with many seeds, one in 6 with three. "
+        "with many seeds, and more with few. "
         f"Profile {profile}"
         + (f", where there is no pair of it {SHORT}: one epoch, fewer rows and draws" if len(lengths) > 1 else "")
         + f"; {device}."

@@ -48,8 +48,8 @@ def frozen(case: Case, optimizer: torch.optim.Optimizer | None, steps: int) -> S
     if optimizer is None:
         return Seen("passes", "sigma gets a gradient everywhere; how far it moves needs optimizer=")
     if not isinstance(optimizer, (*_SCALED, *_BY_GRADIENT, optim.Adagrad)):
-        kinds = "SGD, Adagrad, RMSprop, Adam or its kin"
-        return Seen("not measured", f"how far {type(optimizer).__name__} takes sigma is not known; it is of {kinds}")
+        kind = type(optimizer).__name__
+        return Seen("not measured", f"how far {kind} takes sigma is not known; of SGD, Adagrad, RMSprop and Adam it is")
     seen = _moves(objective, optimizer, slopes, drawn, steps)
     if seen.outcome == "not measured":
         seen = _moves(objective, optimizer, slopes, _drawn(objective, slopes, MORE * n_draws), steps)
