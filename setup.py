@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 from setuptools import setup
 from setuptools.command.build_py import build_py
+from setuptools.command.sdist import sdist
 
 TOP = Path(__file__).resolve().parent
 SHIPPED = (
@@ -40,22 +42,46 @@ class BuildWithData(build_py):
         if self.editable_mode:
             return
         target = Path(self.build_lib) / "bench" / "_data"
-        for pattern in SHIPPED:
-            for source in sorted(TOP.glob(pattern)):
-                if source.is_file():
-                    copy = target / source.relative_to(TOP)
-                    copy.parent.mkdir(parents=True, exist_ok=True)
-                    shutil.copyfile(source, copy)
+        for source in _shipped():
+            copy = target / source
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(TOP / source, copy)
         (target / "commit.txt").write_text(_commit(), encoding="ascii")
 
 
+class SourcesWithData(sdist):
+    """Pack the sources, and the files that a wheel of them needs."""
+
+    def make_distribution(self) -> None:
+        """Add the files to those that setuptools has found."""
+        self.filelist.extend(map(str, _shipped()))
+        super().make_distribution()
+
+
+def _shipped() -> Iterator[Path]:
+    """Give the files of `SHIPPED`, relative to the top."""
+    for pattern in SHIPPED:
+        for source in sorted(TOP.glob(pattern)):
+            if source.is_file():
+                yield source.relative_to(TOP)
+
+
 def _commit() -> str:
-    """Return the commit that is built, which records name; '' outside of a git checkout."""
+    """Return the commit that is built, which records name, with "+" if files differ from it; '' outside of a clone."""
     try:
-        done = subprocess.run(["git", "-C", str(TOP), "rev-parse", "HEAD"], capture_output=True, text=True, check=True)
+        top, commit, changed = (
+            subprocess.run(["git", "-C", str(TOP), *words], capture_output=True, text=True, check=True).stdout.strip()
+            for words in (
+                ("rev-parse", "--show-toplevel"),
+                ("rev-parse", "HEAD"),
+                ("status", "--porcelain", "--untracked-files=no"),
+            )
+        )
     except (OSError, subprocess.SubprocessError):
         return ""
-    return done.stdout.strip()
+    if top != str(TOP):  # unpacked sources inside an unrelated git repository
+        return ""
+    return commit + "+" * bool(changed)
 
 
-setup(cmdclass={"build_py": BuildWithData})
+setup(cmdclass={"build_py": BuildWithData, "sdist": SourcesWithData})

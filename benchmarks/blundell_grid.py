@@ -8,10 +8,8 @@ The settings are in blundell_grid.toml. A setting that is in the JSON file alrea
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import math
-import re
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -23,7 +21,7 @@ from tabulate import tabulate
 from bench.cli.main import Parser, guarded
 from bench.core.canonical import digest
 from bench.core.errors import Diverged
-from bench.core.files import write_atomically
+from bench.core.files import with_block, write_atomically
 from bench.core.metric_table import N_CLASSES
 from bench.core.project import TOP
 from bench.core.toml import TomlTable, read_toml
@@ -37,7 +35,7 @@ from bench.run.alone import FitAlone
 GRID = Path(__file__).with_suffix(".toml")
 FOUND = Path(__file__).with_suffix(".json")
 PAGE = TOP / "docs" / "blundell2015.md"
-BLOCK = re.compile(r"(<!-- grid -->\n\n).*?(\n\n<!-- end of grid -->)", re.DOTALL)
+MARKS = ("<!-- grid -->\n\n", "\n\n<!-- end of grid -->")
 COLUMNS = ("approach", "setting", "epochs", "held-out images wrong")
 Settings = dict[str, dict[str, int | float | str]]
 """The fields of the approach that a setting changes, by its name."""
@@ -74,12 +72,23 @@ def held_out_error(approach: Approach, train: Split, held_out: Split, seed: int)
     return 1 - int(found.hits[0]) / len(held_out)
 
 
+def _approach(grid: Grid, name: str, fields: Mapping[str, object]) -> Approach:
+    made: Approach = load_class(name)(**{"epochs": grid.epochs, "hidden_units": grid.units, **fields})
+    return made
+
+
+def key_of(grid: Grid, name: str, fields: Mapping[str, object]) -> str:
+    """Return what a stored error belongs to: another value of a setting is another key."""
+    return digest({"approach": name, "values": vars(_approach(grid, name, fields)), "seed": grid.seed})
+
+
 def block(grid: Grid, found: Mapping[str, Mapping[str, Any]]) -> str:
     """Return the table of docs/blundell2015.md: each setting with its epochs and its error, the least first."""
     rows = []
     for name, settings in grid.by_approach().items():
         for setting, fields in settings.items():
-            error = found.get(f"{name} {setting}", {}).get("held_out_error", math.inf)
+            stored = found.get(f"{name} {setting}", {})
+            error = stored["held_out_error"] if stored.get("key") == key_of(grid, name, fields) else math.inf
             shown = "not run" if error == math.inf else "diverged" if error == 1 else f"{100 * error:.2f} %"
             rows.append((-fields.get("epochs", grid.epochs), error, name, setting, shown))
     lines = [(name, setting, str(-epochs), shown) for epochs, _, name, setting, shown in sorted(rows)]
@@ -89,8 +98,7 @@ def block(grid: Grid, found: Mapping[str, Mapping[str, Any]]) -> str:
 def write_page() -> int:
     """Write the table of what was found into docs/blundell2015.md."""
     table = block(read_grid(), json.loads(FOUND.read_text(encoding="utf-8")))
-    page = PAGE.read_text(encoding="utf-8")
-    write_atomically(PAGE, BLOCK.sub(lambda place: place[1] + table + place[2], page).encode())
+    write_atomically(PAGE, with_block(PAGE, *MARKS, table))
     return 0
 
 
@@ -108,10 +116,9 @@ def train_missing() -> int:
     train, held_out = load_split("train50k", grid.seed), load_split(HELD_OUT, grid.seed)
     for name, settings in grid.by_approach().items():
         for setting, fields in settings.items():
-            approach = load_class(name)(**{"epochs": grid.epochs, "hidden_units": grid.units, **fields})
-            key = digest({"approach": name, "values": dataclasses.asdict(approach), "seed": grid.seed})
+            key = key_of(grid, name, fields)
             if found.get(f"{name} {setting}", {}).get("key") != key:
-                error = held_out_error(approach, train, held_out, grid.seed)
+                error = held_out_error(_approach(grid, name, fields), train, held_out, grid.seed)
                 found[f"{name} {setting}"] = {"held_out_error": round(error, 4), "key": key}
                 write_atomically(FOUND, (json.dumps(found, indent=1) + "\n").encode())
             print(f"{name} {setting}: {found[f'{name} {setting}']['held_out_error']:.4f}", flush=True)

@@ -26,6 +26,7 @@ from torch import Tensor
 from torch.distributions import Normal
 from torch.nn.functional import cross_entropy, linear, softplus
 
+from bench.cli.options import count
 from bench.core.load import OtherLoad
 from bench.core.streams import StepNoise
 from bench.core.text import THREE
@@ -159,7 +160,7 @@ def line(units: int, steps: int = STEPS, rounds: int = ROUNDS) -> list[str | Num
 
 def _measure(given: argparse.Namespace) -> Table:
     others = OtherLoad(torch.get_num_threads())
-    lines: Sequence[Sequence[str | Number]] = [line(int(units)) for units in given.approaches]
+    lines: Sequence[Sequence[str | Number]] = [line(units) for units in given.approaches]
     caption = (
         f"Milliseconds of a step on {BATCH} rows, median of {ROUNDS} rounds of {STEPS} steps, in turn. Pass: our pass "
         "over the weights alone. Public: torch.distributions and autograd. Products, memory: what the step's matrix "
@@ -172,7 +173,7 @@ def _measure(given: argparse.Namespace) -> Table:
 
 def main() -> int:
     """Measure, write the table and print it; return the exit code."""
-    return run("blundell_steps", "A training step of blundell_bbb, by units.", ("400", "1200"), _measure)
+    return run("blundell_steps", "A training step of blundell_bbb, by units.", (400, 1200), _measure, kind=count)
 
 
 if __name__ == "__main__":

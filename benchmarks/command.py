@@ -34,11 +34,14 @@ def in_own_process(call: Callable[P, T], *arguments: P.args, **named: P.kwargs) 
 def run(
     name: str,
     description: str,
-    known: Sequence[str],
+    known: Sequence[str | int],
     measure: Callable[[argparse.Namespace], Table],
     options: Callable[[argparse.ArgumentParser], object] = lambda _: None,
+    kind: Callable[[str], str | int] = str,
 ) -> int:
     """Measure what the command line asks for, write and print the table, and return the exit code.
+
+    A table of named approaches alone is kept only where `--results` says so: it replaces that of all.
 
     Args:
         name: of the module in `benchmarks`.
@@ -46,17 +49,27 @@ def run(
         known: the approaches that are measured unless some are named.
         measure: makes the table from the words; `approaches` are never empty.
         options: adds the benchmark's own options to the parser.
+        kind: what a word of the command line that names an approach becomes.
     """
     parser = Parser(prog=f"python -m benchmarks.{name}", description=description)
-    parser.add_argument("approaches", nargs="*", metavar="APPROACH", help=f"default: {', '.join(known)}")
-    parser.add_argument("--results", type=Path, default=Path("results"), metavar="DIR", help="default: results")
+    parser.add_argument(
+        "approaches", nargs="*", type=kind, metavar="APPROACH", help=f"default: {', '.join(map(str, known))}"
+    )
+    parser.add_argument(
+        "--results",
+        type=Path,
+        metavar="DIR",
+        help="where the table is kept, in the place of an earlier one (default: results; with names: not kept)",
+    )
     options(parser)
 
     def act() -> int:
         given = parser.parse_args()
+        results = given.results or (None if given.approaches else Path("results"))
         given.approaches = given.approaches or list(known)
         made = measure(given)
-        write_tables([made], given.results / "tables", below=given.results)
+        if results:
+            write_tables([made], results / "tables", below=results)
         sys.stdout.write(f"{render(made)}\n")
         return 0
 

@@ -7,7 +7,6 @@ the networks are those that come with the suite.
 from __future__ import annotations
 
 import json
-import re
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -16,7 +15,7 @@ import numpy as np
 from tabulate import tabulate
 
 from bench.cli.main import Parser, guarded
-from bench.core.files import write_atomically
+from bench.core.files import with_block, write_atomically
 from bench.core.project import RESULTS, TOP
 from bench.core.store import Store
 from bench.core.text import THREE
@@ -35,7 +34,7 @@ COLUMNS = ("remark", "pictures", "appears for", "share")
 GAP = 5  # empty columns between the digits of a pair
 HOW = ("upright", *(f"turned {words}" for words in TURNS.values()))  # by quarters to the left
 PAGE, FOUND = TOP / "docs" / "predict.md", Path(__file__).with_suffix(".json")
-BLOCK = re.compile(r"(<!-- remarks -->\n\n).*?(\n\n<!-- end of remarks -->)", re.DOTALL)
+MARKS = ("<!-- remarks -->\n\n", "\n\n<!-- end of remarks -->")
 
 Rates = dict[str, dict[str, list[int]]]  # remark -> pictures -> [with the remark, of so many]
 
@@ -92,8 +91,7 @@ def main() -> int:
     Parser(prog="python -m benchmarks.remarks", description="How often the remarks of predict appear.").parse_args()
     found = rates()
     write_atomically(FOUND, (json.dumps(found, indent=1) + "\n").encode())
-    page = PAGE.read_text(encoding="utf-8")
-    write_atomically(PAGE, BLOCK.sub(lambda place: place[1] + block(found) + place[2], page).encode())
+    write_atomically(PAGE, with_block(PAGE, *MARKS, block(found)))
     sys.stdout.write(f"{block(found)}\n")
     return 0
 

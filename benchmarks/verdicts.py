@@ -15,6 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bench.cli.main import Parser, guarded
+from bench.cli.options import count
+from bench.core.errors import ConfigError
 from bench.core.seeds import stream_seed
 from bench.judge.stats.curves import evidence_of_curve
 from bench.judge.stats.joint import SHRINKAGE, joint_p
@@ -26,6 +28,7 @@ from bench.show.material import Material
 CLAIMS, EPOCHS = 12, 20  # of a simulated document, and of a simulated curve
 SEEDS = (5, 10, 20)
 CORRELATIONS = (0.0, 0.5, 0.9)
+LEAST = 100  # simulations; fewer say nothing of a rate of .05
 FEW = 5  # seeds that judge the others
 ENOUGH_LEFT = 10  # seeds without which there are too few others
 TITLE = "| scale | numbers | reports not used | inside 95 % | below | above |"
@@ -37,13 +40,15 @@ def main(words: Sequence[str] | None = None) -> int:
     """Print the tables."""
     parser = Parser(prog="python -m benchmarks.verdicts", description="how often the rule of verdicts errs")
     parser.add_argument("--results", type=Path, default=Path("results"), metavar="DIR")
-    parser.add_argument("--times", type=int, default=2000, help="simulated documents and curves (default: 2000)")
+    parser.add_argument("--times", type=count, default=2000, help="simulated documents and curves (default: 2000)")
     arguments = parser.parse_args(words)
     return guarded(lambda: _tables(arguments))
 
 
 def _tables(arguments: argparse.Namespace) -> int:
     times = arguments.times
+    if times < LEAST:
+        raise ConfigError(f"--times {times}: some tables simulate a quarter of it; give {LEAST} or more")
     print(f"Simulated {times:,} times each, * {times // 4:,} times: standard error {_error(times):.3f}, * ", end="")
     print(f"{_error(times // 4):.3f} at .05\n")
     print("| what is true | " + " | ".join(f"{k} seeds" for k in SEEDS) + " |\n|---|" + "---:|" * len(SEEDS))

@@ -10,11 +10,11 @@ import sys
 
 import grimp
 
-from bench.core.files import write_atomically
+from bench.core.files import with_block, write_atomically
 from bench.core.project import TOP
 
 PAGE = TOP / "docs" / "architecture.md"
-START, END = "<!-- diagram -->", "<!-- end of diagram -->"
+MARKS = ("<!-- diagram -->\n", "\n<!-- end of diagram -->")
 NAMES = {"interface": "interface.py"}
 
 
@@ -65,22 +65,19 @@ def diagram() -> str:
     return "\n".join(["```mermaid", "flowchart TD", *lines, "```"])
 
 
-def page() -> str:
+def page() -> bytes:
     """Return the page with today's diagram."""
-    text = PAGE.read_text(encoding="utf-8")
-    before, _, rest = text.partition(START)
-    _, _, after = rest.partition(END)
-    return f"{before}{START}\n{diagram()}\n{END}{after}"
+    return with_block(PAGE, *MARKS, diagram())
 
 
 def main(arguments: list[str]) -> int:
     """Write the page, or say whether it is today's."""
     if arguments == ["--check"]:
-        if page() == PAGE.read_text(encoding="utf-8"):
+        if page() == PAGE.read_bytes():
             return 0
         sys.stderr.write(f"{PAGE.relative_to(TOP)} is not of today's imports; write it: python -m tools.architecture\n")
         return 1
-    write_atomically(PAGE, page().encode())
+    write_atomically(PAGE, page())
     return 0
 
 

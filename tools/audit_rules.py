@@ -5,13 +5,13 @@ A test of tests/judge/test_audit_rules.py compares them.
 
 from __future__ import annotations
 
-from bench.core.files import write_atomically
+from bench.core.files import with_block, write_atomically
 from bench.core.project import TOP
 from bench.judge.audit.documents import Fact, facts, shown_mistakes
 from bench.judge.audit.rules import RULES
 
 PAGE = TOP / "docs" / "audit.md"
-BEGIN, END = "<!-- rules -->", "<!-- /rules -->"
+MARKS = ("<!-- rules -->\n", "\n<!-- /rules -->")
 
 
 def rules_table() -> str:
@@ -36,11 +36,10 @@ def _mark(fact: Fact) -> str:
     return "+" if shown_mistakes()[fact.shown].ran == "expression" else ""
 
 
-def page() -> str:
+def page() -> bytes:
     """Return the page with today's table."""
-    before, _, rest = PAGE.read_text(encoding="utf-8").partition(BEGIN)
-    return f"{before}{BEGIN}\n{rules_table()}\n{END}{rest.partition(END)[2]}"
+    return with_block(PAGE, *MARKS, rules_table())
 
 
 if __name__ == "__main__":
-    write_atomically(PAGE, page().encode())
+    write_atomically(PAGE, page())

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import sys
 import tempfile
 from pathlib import Path
@@ -18,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from bench.core.files import write_atomically
+from bench.core.files import with_block, write_atomically
 from bench.show.predict import PictureAnswer, Predictor, show
 from bench.show.predict.normalise import Normalised, normalise
 from bench.show.predict.turned import with_remarks
@@ -26,7 +25,7 @@ from tests import drawings
 
 APPROACHES = ("mlp", "linear_bbb", "pyro_random_module")
 DOCS = Path(__file__).resolve().parents[1] / "docs"
-BLOCK = re.compile(r"(<!-- example -->\n```\n).*?(\n```\n)", re.DOTALL)
+MARKS = ("<!-- example -->\n```\n", "\n```\n")
 
 
 def pictures(folder: Path) -> list[Path]:
@@ -65,8 +64,7 @@ def main(results: str) -> None:
         image["image"] = Path(str(image["image"])).name
     write_atomically(DOCS / "predict.json", f"{json.dumps(shown, indent=1)}\n".encode())
     page = DOCS / "predict.md"
-    text = BLOCK.sub(lambda found: found[1] + printed(shown) + found[2], page.read_text(encoding="utf-8"))
-    write_atomically(page, text.encode())
+    write_atomically(page, with_block(page, *MARKS, printed(shown)))
     show.save(show.draw(images, answers), DOCS / "predict.png")
 
 

@@ -7,7 +7,6 @@ images, and writes that into docs/predict.md.
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,7 +15,7 @@ import numpy as np
 import torch
 from tabulate import tabulate
 
-from bench.core.files import write_atomically
+from bench.core.files import with_block, write_atomically
 from bench.core.project import RESULTS, TOP
 from bench.core.store import Store
 from bench.data.listed import LIST, listing
@@ -33,17 +32,16 @@ SCORES = ("predictive_entropy", "expected_entropy")
 DRAWS = 100
 BLOCK_IMAGES = 500
 PAGE = TOP / "docs" / "predict.md"
-BLOCK = re.compile(r"(<!-- float16 -->\n\n).*?(\n\n<!-- end of float16 -->)", re.DOTALL)
+MARKS = ("<!-- float16 -->\n\n", "\n\n<!-- end of float16 -->")
 COLUMNS = ("fit", "MB", "largest change of a probability", "mean", "other digits", "accuracy before", "after")
 
 
 def main(results: str) -> None:
     """Make the files and the table."""
-    page = PAGE.read_text(encoding="utf-8")
     table = tabulate(_rows(Store(Path(results))), headers=COLUMNS, tablefmt="github", disable_numparse=True)
     folder = RESULTS / fits.SHIPPED
     write_atomically(folder / LIST, listing(folder).encode())
-    write_atomically(PAGE, BLOCK.sub(lambda found: found[1] + table + found[2], page).encode())
+    write_atomically(PAGE, with_block(PAGE, *MARKS, table))
 
 
 def _rows(trained: Store) -> Iterator[tuple[str, ...]]:

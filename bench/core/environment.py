@@ -61,10 +61,14 @@ class CodeState(NamedTuple):
 
 @cache
 def code_state() -> CodeState:
-    """Return the state of this package's code; a wheel has a file with the commit that it was built from."""
+    """Return the state of this package's code; a wheel has a file with the commit that it was built from.
+
+    There, "+" after the commit says that the clone differed from it (setup.py).
+    """
     is_clone = IS_CLONE and _git("rev-parse", "--show-toplevel") == str(TOP.resolve())
     if not is_clone:  # an installed package, or unpacked sources, may lie inside an unrelated git repository
-        return CodeState(COMMIT.read_text(encoding="ascii").strip() if COMMIT.is_file() else "", False)
+        built = COMMIT.read_text(encoding="ascii").strip() if COMMIT.is_file() else ""
+        return CodeState(built.removesuffix("+"), built.endswith("+"))
     changed = _git("status", "--porcelain", "--", "bench", "implementations", "datasets", "pyproject.toml")
     return CodeState(_git("rev-parse", "HEAD"), bool(changed))
 

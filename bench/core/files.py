@@ -36,6 +36,19 @@ def corrupt(where: str, found: str, expected: str, remedy: str = "") -> DataCorr
     return DataCorrupt(one_line(text))
 
 
+def with_block(path: Path, begin: str, end: str, block: str) -> bytes:
+    """Return a file's bytes with a new block between two marks, for `write_atomically`.
+
+    Raises:
+        StoreError: a mark is missing.
+    """
+    before, first, rest = path.read_text(encoding="utf-8").partition(begin)
+    _, last, after = rest.partition(end)
+    if not (first and last):
+        raise StoreError(f"{path}: expected {begin!r}, then {end!r}; put the marks where the block belongs")
+    return f"{before}{begin}{block}{end}{after}".encode()
+
+
 def reason(error: OSError) -> str:
     """Return the system's words for an error, without the path and the number."""
     return error.strerror or str(error) or type(error).__name__

@@ -17,7 +17,7 @@ from bench.core.store import Store
 from bench.core.text import counted
 from bench.plan.cells import Cell
 from bench.plan.freshness import is_stale
-from bench.plan.recipes import profile
+from bench.plan.recipes import is_profile, profile
 
 # Bounds of the scaling factor for records made under other load. The load slows both the fit and the matrix products
 # that are timed before it, so that scaling by their rate still helps. 88 such records were compared with records of the
@@ -94,7 +94,9 @@ def estimate(cell: Cell, records: Sequence[Record], rate: float | None = None) -
     alike = [
         record
         for record in records
-        if record.outcome == "done" and (record.approach, record.device, record.precision) == same
+        if record.outcome == "done"
+        and (record.approach, record.device, record.precision) == same
+        and is_profile(record.profile)
     ]
     training = _best(cell, _trained_alike(cell, alike))
     measuring = _best(cell, _measured_alike(cell, alike))

@@ -9,7 +9,6 @@ from pathlib import Path
 
 from bench.plan.registry import manifests
 from benchmarks import many_seeds
-from benchmarks.gpu.graphs import NAMES as GRAPHS
 from benchmarks.throughput import yardsticks
 
 MANY = 16  # seeds in one computation: what a run takes at most on a GPU (`bench.plan.batches`)
@@ -29,6 +28,7 @@ def pieces(device: str, results: Path, small: bool) -> list[Piece]:
     made: list[Piece] = []
     known = manifests().items()
     on_gpu = [name for name, entry in known if not entry.cpu_float32_only and not entry.missing_framework()]
+    together = [name for name in many_seeds.names() if name in on_gpu]
     published = [name for name in on_gpu if manifests()[name].document]  # a baseline has no protocol of its own
 
     def add(kind: str, names: Iterable[str], shows: str, words: Callable[[str], list[str]]) -> None:
@@ -58,15 +58,15 @@ def pieces(device: str, results: Path, small: bool) -> list[Piece]:
     )
     add(
         "seeds",
-        [name for name in many_seeds.names() if name in on_gpu],
+        ["all"],
         f"{MANY} seeds at once beside one after the other",
-        lambda name: ["benchmarks.many_seeds", name, "--groups", "2" if small else str(MANY), *place],
+        lambda _: ["benchmarks.many_seeds", *together, "--groups", "2" if small else str(MANY), *place],
     )
     add(
         "graphs",
-        GRAPHS,
+        ["all"],
         "a training step as one CUDA graph beside the same step as it is",
-        lambda name: ["benchmarks.gpu.graphs", name, *place],
+        lambda _: ["benchmarks.gpu.graphs", *place],
     )
     add(
         "throughput",

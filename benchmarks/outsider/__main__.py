@@ -9,14 +9,21 @@ from __future__ import annotations
 import sys
 from collections import Counter
 
+from bench.cli.main import guarded
+from bench.core.errors import check_known
 from benchmarks.outsider.running import GOOD, NOTES, judged, plan
 
 
-def main(arguments: list[str]) -> int:
-    """Audit and print."""
-    names = [each for each in arguments if each != "--all"]
+def main() -> int:
+    """Audit and print what the command line asks for, and return the exit code."""
+    return guarded(lambda: _main(sys.argv[1:]))
+
+
+def _main(arguments: list[str]) -> int:
+    names, chosen = [each for each in arguments if each != "--all"], list(plan("--all" in arguments))
+    check_known("style", {style.name for style, _ in chosen}, *names)
     table, open_ends = Counter[tuple[str, str]](), 0
-    for style, fault in plan("--all" in arguments):
+    for style, fault in chosen:
         if names and style.name not in names:
             continue
         cell, objective, told = judged(style, fault)
@@ -34,4 +41,4 @@ def main(arguments: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main())

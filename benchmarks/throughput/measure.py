@@ -55,7 +55,7 @@ def requests(
     return [
         Request(name, what, device, precision, n_draws, **how)
         for name, what, device, precision in combinations(names, whats, devices, precisions)
-        for n_draws in ([1] if what == "train" else draws)  # a step draws once
+        for n_draws in (draws if what == "predict" and manifest(name).noise != "none" else [1])  # a step draws once
     ]
 
 

@@ -189,7 +189,8 @@ def _lines(record: Speeds, targets: Mapping[tuple[str, str], float]) -> list[lis
     if record.outcome != "done":
         gap = Missing(Gap(record.outcome, record.reason))
         what = "training step" if asked.what == "train" else "prediction"
-        return [[asked.approach, what, *where, "", gap, "", gap, "", gap, "", "", "", gap, gap, gap, "", ""]]
+        block = "" if asked.what == "train" else f"{asked.draws} x images"  # as `subject` reads it
+        return [[asked.approach, what, *where, "", gap, "", gap, "", gap, "", "", "", gap, gap, gap, block, ""]]
     mark = " !" if record.reason else ""
     target = targets.get((asked.approach, asked.what)) if tuple(where) == CONDITIONS else None
     return [_line(asked, row, mark, target) for row in record.rows]

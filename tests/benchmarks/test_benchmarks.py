@@ -15,7 +15,8 @@ from bench.cli.main import main
 from bench.core.errors import BenchError, ConfigError
 from bench.interface import Split, Task
 from bench.plan.registry import load_class
-from benchmarks import calibration, many_seeds, memory, shares, whole
+from benchmarks import blundell_steps, calibration, many_seeds, memory, shares, verdicts, whole
+from benchmarks.outsider import __main__ as outsider
 from benchmarks.throughput.blocks import MatrixProduct
 from benchmarks.throughput.training import Subject
 from benchmarks.throughput.yardsticks import YARDSTICKS, names
@@ -288,12 +289,26 @@ def test_a_cell_that_cannot_run_is_told_before_the_run(tmp_path, monkeypatch):
         whole.measure("all", tmp_path, 2)
 
 
+def test_a_part_of_a_table_does_not_replace_the_whole(monkeypatch, tmp_path, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(blundell_steps, "line", lambda units: [str(units), *["1"] * (len(blundell_steps.COLUMNS) - 1)])
+    for arguments, kept in (["400"], 0), ([], 1), (["400", "--results", "own"], 2):
+        monkeypatch.setattr(sys, "argv", ["benchmark", *arguments])
+        assert blundell_steps.main() == 0
+        assert len(list(tmp_path.iterdir())) == kept
+    assert "1200" in (tmp_path / "results" / "tables" / "blundell_steps.md").read_text().split("\n| 400 ")[1]
+    assert "\n| 1200 " not in (tmp_path / "own" / "tables" / "blundell_steps.md").read_text()
+
+
 @pytest.mark.parametrize(
     ("module", "arguments", "message"),
     [
         (memory, ["nowhere"], "no"),
         (memory, ["nowhere", "--draws", "0"], "not a count"),
         (many_seeds, ["nope"], "unknown approach 'nope'"),
+        (blundell_steps, ["abc"], "'abc' is not a count"),
+        (outsider, ["nope"], "unknown style 'nope'"),
+        (verdicts, ["--times", "3"], "give 100 or more"),
         (shares, ["nope"], "unknown approach 'nope'"),
         (shares, ["mxnet_bbb"], "mxnet_bbb runs on MXNet, whose operators PyTorch's profiler does not see"),
         (whole, ["new", "everything"], "unknown part 'everything'"),

@@ -23,8 +23,10 @@ def speeds(row=None, outcome="done", reason="", **changes):
         "product": Side(1e9, [0.01, 0.02, 0.01]),  # median 100 GFLOP a second
         **(row or {}),
     }
-    title = "prediction, noise row" if changes.get("what") == "predict" else "training step"
-    measured = SpeedRow(title, Comparison(**sides), 8e9, "10 steps", "2 steps", overhead_s=0.02)
+    title, block = "training step", "10 steps"
+    if changes.get("what") == "predict":
+        title, block = "prediction, noise row", "1 x 10 images"
+    measured = SpeedRow(title, Comparison(**sides), 8e9, block, "2 steps", overhead_s=0.02)
     made = Provenance(cpu="made-up CPU", threads=2, commit="0123456789abcdef")
     request = Request(**{"approach": "mlp", "draws": 1, **changes})
     return Speeds(request, made, outcome, reason, (measured,) if outcome == "done" else ())
@@ -113,8 +115,15 @@ def test_a_part_that_is_measured_anew_replaces_its_own_rows(tmp_path):
     assert set(found.versions) == {  # of "mlp training cpu float32", nothing is left that was measured
         "dropout_fcn training cpu float32",
         "mlp training cuda float32",
-        "mlp prediction cpu float32",
+        "mlp prediction cpu float32 1",
     }
+
+
+def test_a_prediction_that_failed_is_replaced_once_it_runs(tmp_path):
+    for outcome in ("done", "failed", "done"):
+        table = keep_speeds([speeds(what="predict", outcome=outcome)], kept("throughput", tmp_path), tmp_path)
+        assert len(table.rows) == 1
+    assert isinstance(by_column(table)[0]["ours"], Number)
 
 
 def test_a_table_without_speeds_says_where_they_come_from(tmp_path, capsys):

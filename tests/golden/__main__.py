@@ -9,7 +9,7 @@ from pathlib import Path
 import torch
 
 
-def main():
+def main(argv=None):
     """Run one of the forms; return the exit code: 1 where a trace is not as stored or may not be replaced."""
     parser = argparse.ArgumentParser(prog="python -m tests.golden", description=__doc__)
     how = parser.add_mutually_exclusive_group(required=True)
@@ -20,12 +20,14 @@ def main():
     parser.add_argument("subject", nargs="*", help="an approach, measures or streams (default: all)")
     parser.add_argument("--path", action="append", help="only this path, such as published/single")
     parser.add_argument("--threads", type=int, default=1)
-    arguments = parser.parse_args()
+    arguments = parser.parse_args(argv)
     torch.set_num_threads(arguments.threads)
     from bench.core.project import TOP
     from tests.golden.paths import missing_framework, paths, subjects
 
     names = arguments.subject or subjects()
+    if unknown := sorted(set(names) - set(subjects())):
+        parser.error(f"no subject is named {unknown[0]}; known: {', '.join(subjects())}")
     if Path.cwd().resolve() != TOP:
         parser.error(f"the code of {TOP} is traced; go there, or set PYTHONPATH to this folder")
     if arguments.write:

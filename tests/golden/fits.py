@@ -81,6 +81,8 @@ def fitted(name, recipe_name, seeds=(SEED,), resumed=False):
     entry = manifest(name)
     recipe = resolve(entry, recipe_name)
     approach = build(entry, recipe, budget())
+    if name == "swag":  # an epoch of each of its optimisers
+        approach = dataclasses.replace(approach, swag_epochs=1)
     train, rows, task = rows_of(entry, recipe, approach, seeds)
     steps = TOY_STEPS if entry.task == "toy" else None
 

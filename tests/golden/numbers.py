@@ -98,7 +98,7 @@ def complaints(stored, found, allowed):
     ]
     for name in {**stored["counted"], **found["counted"]}:
         value, other = stored["counted"].get(name), found["counted"].get(name)
-        if value is None or other is None or abs(value - other) > ONE_ROW:
+        if value is None or other is None or not abs(value - other) <= ONE_ROW:
             lines.append(f"{name} is {other} and was {value}; one row may change sides")
     for name in {**stored["exact"], **found["exact"]}:
         value, other = stored["exact"].get(name), found["exact"].get(name)

@@ -140,6 +140,7 @@ def test_an_estimate_learns_from_records_of_other_seeds():
     assert found.fit_s == 3.0 * MLP.values["epochs"]
     assert found.measure_s == 7.0
     assert found.basis == "1 record on x"
+    assert estimate(MLP, [measured(90.0, profile="unheard-of"), measured()]) == found
 
 
 def test_of_two_records_one_that_had_to_wait_does_not_count():

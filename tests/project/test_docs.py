@@ -5,6 +5,7 @@ import re
 from collections import defaultdict
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from bench.core.store import Store
@@ -61,6 +62,8 @@ def test_the_rates_of_remarks_and_the_grid_are_those_that_were_measured():
         grid = () if name == "predict" else (blundell_grid.read_grid(),)
         page = (TOP / "docs" / f"{name}.md").read_text(encoding="utf-8")
         assert f"\n\n{module.block(*grid, found)}\n\n<!-- end of" in page
+    settings = grid[0].blundell_sgd | {"learning-rate-1e-4": {"learning_rate": 1e-5}}  # not the stored one
+    assert "not run" in blundell_grid.block(msgspec.structs.replace(grid[0], blundell_sgd=settings), found)
 
 
 def test_every_document_is_named_with_author_title_year_and_link():

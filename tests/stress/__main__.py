@@ -15,7 +15,7 @@ from bench.cli.options import names, seconds
 from bench.core.errors import unknown_name
 from bench.plan.recipes import profile
 from bench.plan.registry import manifest, manifests
-from bench.show.cells import Missing, Table
+from bench.show.cells import Table
 from bench.show.tables.render import render
 from benchmarks.keeping import keep, kept, others
 from tests.stress import determinism
@@ -175,8 +175,7 @@ def _determinism(given: argparse.Namespace) -> list[str]:
     if given.write is not None:
         keep(determinism.table(new, kept("determinism", given.write)), given.write)
     print(render(determinism.table(new)))
-    gaps = {str(row[0]): row[2].gap for row in new if isinstance(row[2], Missing)}
-    return [f"{name}: {gap.reason}" for name, gap in gaps.items() if gap.code == determinism.FAILED]
+    return list(determinism.faults(new))
 
 
 def say(line: str) -> None:

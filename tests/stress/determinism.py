@@ -7,7 +7,7 @@ processor that predicts in blocks of 64 rows.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
@@ -43,6 +43,7 @@ USUAL = 64
 COMPARED = 256  # rows; one at a time, 10,000 would take minutes
 MANY_THREADS = 2
 CONDITIONS = ("the same process", "a new process", "blocks of 1 row", "blocks of 10,000", "2 threads", "GPU")
+REPEATED = CONDITIONS[:2]  # nothing differs from the first fit but the time
 TWO = Digits(significant=2)
 CAPTION = (
     "The same seed is fitted again under each condition and compared with a fit on one thread, which predicts 256 rows "
@@ -76,10 +77,23 @@ def measure(name: str, data_dir: Path | None = None) -> list[list[Entry]]:
     except Unsupported as error:
         found = [(Missing(Gap("skipped", str(error))),) * 2] * len(CONDITIONS)
     except Exception as error:  # noqa: BLE001 - an approach that fails must not take the others along
-        reason = f"{type(error).__name__}: {error}".splitlines()[0]
-        found = [(Missing(Gap(FAILED, reason)),) * 2] * len(CONDITIONS)
+        found = [(_failed(error),) * 2] * len(CONDITIONS)
     weights, predictions = zip(*found, strict=True)
     return [[name, "weights", *weights], [name, "predictions", *predictions]]
+
+
+def faults(rows: Iterable[Sequence[Entry]]) -> Iterator[str]:
+    """Say which fits failed, and which gave something else where the same seed has to give the same bits."""
+    for name, of, *entries in rows:
+        for condition, entry in zip(CONDITIONS, entries, strict=True):
+            if isinstance(entry, Missing) and entry.gap.code == FAILED:
+                yield f"{name}, {of}, {condition}: {entry.gap.reason}"
+            elif condition in REPEATED and isinstance(entry, Number):
+                yield f"{name}, {of}, {condition}: not exact, the largest difference is {entry}"
+
+
+def _failed(error: Exception) -> Missing:
+    return Missing(Gap(FAILED, f"{type(error).__name__}: {error}".splitlines()[0]))
 
 
 def table(new: Sequence[Sequence[Entry]], before: MeasuredTable = NOTHING) -> Table:
@@ -96,12 +110,12 @@ def _conditions(entry: ApproachManifest, usual: Answers, data_dir: Path | None) 
     (fit, again), predicted = usual.fits, usual.predictions[USUAL]
 
     def elsewhere(threads: int, device: str, reason: str = "") -> tuple[Entry, Entry]:
+        if reason:
+            return (Missing(Gap("n/a", reason)),) * 2
         try:
-            other = None if reason else _apart(entry.name, threads, device, 1, (USUAL,), data_dir)
+            other = _apart(entry.name, threads, device, 1, (USUAL,), data_dir)
         except Exception as error:  # noqa: BLE001 - the other conditions still tell something
-            other, reason = None, f"{type(error).__name__}: {error}".splitlines()[0]
-        if other is None:
-            return Missing(Gap("n/a", reason)), Missing(Gap("n/a", reason))
+            return (_failed(error),) * 2
         return compare(fit, other.fits[0]), _shown(predicted, other.predictions[USUAL], entry)
 
     no_cuda = "" if torch.cuda.is_available() else "no CUDA device here"

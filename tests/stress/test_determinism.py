@@ -27,6 +27,7 @@ from tests.stress.determinism import (
     _shown,
     answers,
     compare,
+    faults,
     measure,
     table,
 )
@@ -54,6 +55,16 @@ def test_differences_of_log_probabilities_are_told_in_probability():
     assert _shown(left, right, manifest("toy_mlp")).value == pytest.approx(np.log(2))
     tiny = np.nextafter(left, 0)
     assert isinstance(_shown(left, tiny, manifest("mlp")), Number)
+
+
+def test_a_fit_that_does_not_repeat_or_fails_is_a_fault():
+    """Other blocks and threads may change bits; the same fit again may not."""
+    exact, off = ["exact"] * len(CONDITIONS), Number(0.25, TWO)
+    assert list(faults([["mlp", "weights", *exact], ["mlp", "predictions", *exact[:2], off, off, off, NO_GPU]])) == []
+    crashed = Missing(Gap("failed", "its process ended without a word"))
+    (first, second) = faults([["mlp", "weights", "exact", off, *exact[:4]], ["a", "predictions", *exact[:5], crashed]])
+    assert first == "mlp, weights, a new process: not exact, the largest difference is 0.25"
+    assert second == "a, predictions, GPU: its process ended without a word"
 
 
 @pytest.fixture
