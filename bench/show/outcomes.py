@@ -49,7 +49,7 @@ LOOKS = {
     DIFFERS: VerdictLook("bad", "#B84700", "#F08A4B", "X", "full", "chance does not explain the difference, p < .05"),
     NOT_EXACT: VerdictLook("bad", "#7A2E00", "#FFB184", "P", "full", f"{PRINTED} do not come out"),
     TOO_FEW: VerdictLook(
-        "open", "#7F878E", "#79838C", "o", "none", f"fewer than {ENOUGH} seeds, or one without a number"
+        "open", "#7F878E", "#79838C", "o", "none", f"fewer than {ENOUGH} seeds, equal seeds, or one without a number"
     ),
     NOT_RUN: VerdictLook("open", "#9AA1A7", "#4F585F", ".", "none", "nothing was measured"),
 }
@@ -118,6 +118,8 @@ def _what_is_missing(verdict: Verdict) -> str:
     few = f"{sample.n} of the {ENOUGH} seeds that a verdict needs" if sample.n < ENOUGH else f"{sample.n} seeds"
     if sample.gap is not None:
         return f"{few}; {sample.gap.reason}"
+    if verdict.evidence is not None and not verdict.evidence.has_spread:
+        return f"{few}, all equal: without a spread no test can say how far one more run may lie"
     if sample.n >= ENOUGH:
         return f"{few}; the scale {scale_of(verdict.claim).name} cannot hold one of them"
     return few

@@ -15,7 +15,7 @@ from bench.judge.claims import print_interval
 from bench.judge.stats.papers import claims_by_reading, load_papers, paper_claims
 from bench.judge.stats.rule import AGREES, DIFFERS
 from bench.judge.stats.scales import scale_of
-from bench.show.screens.own_number import own_text
+from bench.show.screens.own_number import own_json, own_text
 from tests.judge.claims import CLAIMS, Z, results
 from tests.synthetic import record
 
@@ -47,6 +47,15 @@ def test_a_number_like_ours_agrees_and_lies_far_outside_the_alternative():
     text = own_text(found, 80)
     assert "verdict       agrees: even one more run of ours would land within the margin" in text
     assert max(map(len, text.splitlines())) <= 80
+
+
+def test_equal_seeds_give_no_p():
+    made = results([record("mlp", "published", seed=seed, metrics={ACCURACY: 0.98}) for seed in range(5)])
+    found = judge_own(Brought("mlp", "accuracy", ".985"), made, CLAIMS)
+    assert [own_json(found)[name] for name in ("p", "interval", "resolution")] == [None] * 3
+    text = own_text(found, 80)
+    assert "too few seeds: 5 seeds, all equal" in text
+    assert "one of ours?" not in text
 
 
 def test_a_number_unlike_ours_differs():

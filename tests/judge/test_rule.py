@@ -85,6 +85,14 @@ def test_too_few_seeds_have_p_and_interval_all_the_same():
     assert verdict(FIVE[:1], 0.981).evidence is None
 
 
+def test_equal_seeds_say_nothing_of_a_report_beside_them():
+    """Without a spread p would be 0, although a share of few images is often the same in a few runs."""
+    found = verdict([0.977] * 5, 0.99)
+    assert (found.outcome, found.p_adjusted) == (TOO_FEW, None)
+    assert why(found).startswith("5 seeds, all equal: without a spread")
+    assert verdict([0.977] * 5, 0.977).outcome == AGREES
+
+
 def test_a_failed_seed_is_not_dropped():
     found = verdict(FIVE, 0.977, gap=Gap("*", "1 of 6 seeds not counted (seed 3 diverged: train_loss is nan)"))
     assert found.outcome == TOO_FEW

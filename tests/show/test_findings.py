@@ -120,6 +120,18 @@ def test_the_best_mean_may_be_zero():
     assert f"better ({REFUSED})" in said
 
 
+def test_corrections_with_few_pairs_are_not_called_chance():
+    made = [
+        SimpleNamespace(accuracy=SimpleNamespace(n=n), is_clear=clear)
+        for n, clear in ((5, True), (5, False), (2, False))
+    ]
+    assert findings._unclear(made) == (
+        " For 1 other, chance can explain the change; for 1, fewer than 5 seeds finished with and without the mistake, "
+        "too few to tell."
+    )
+    assert findings._unclear(made[:1]) == ""
+
+
 def test_without_records_every_finding_says_so():
     said = sentences(material([]))
     assert said.pop("blundell2015_short").startswith("1.36 % with 400 units: not run yet.")

@@ -8,7 +8,8 @@ with 80 % power. The first line that holds is the outcome:
 
     exact, not exact   claims that are computed, not trained: the printed digits decide
     not run            nothing was measured
-    too few seeds      fewer than `ENOUGH`, or a seed without a number; p and h are given all the same
+    too few seeds      fewer than `ENOUGH`, or a seed without a number (p and h are given all the same); or equal seeds:
+                       they show no spread, so that no test can say how far from them one more run may lie
     differs            the adjusted p is below `ALPHA`; if D <= M, the reason adds "less than the margin"
     agrees             D + h <= M: even one more run of ours would land within the margin
     agrees, coarsely   otherwise: shifts below R might not have shown
@@ -93,6 +94,11 @@ class Evidence:
         if self.report is None:
             return prediction_error(self.sd, self.n), self.n - 1
         return welch(Group(self.sd, self.n), self.report)
+
+    @property
+    def has_spread(self) -> bool:
+        """Return whether a distance can be judged: equal seeds say nothing of a report of one run beside them."""
+        return self.sd > 0 or self.report is not None or self.distance == 0
 
     @property
     def half_width(self) -> float:
@@ -216,8 +222,11 @@ def evidence_of(claim: Claim, sample: Sample) -> Evidence | None:
 
 
 def is_testable(claim: Claim, sample: Sample) -> bool:
-    """Return whether a claim is trained and has enough seeds, none of which failed."""
-    return not is_exact(claim) and sample.n >= ENOUGH and sample.gap is None
+    """Return whether a claim is trained and has enough seeds with a spread, none of which failed."""
+    if is_exact(claim) or sample.n < ENOUGH or sample.gap is not None:
+        return False
+    evidence = evidence_of(claim, sample)
+    return evidence is not None and evidence.has_spread
 
 
 def judge_one(claim: Claim, sample: Sample, n_claims: int = 1) -> Verdict:

@@ -13,7 +13,7 @@ from bench.judge.alternatives.named import CORRECTED
 from bench.judge.alternatives.weighing import COMMON, OVERWHELMING
 from bench.judge.samples import Sample
 from bench.judge.stats.papers import PAPER
-from bench.judge.stats.rule import AGREES, COARSE, DIFFERS
+from bench.judge.stats.rule import AGREES, COARSE, DIFFERS, ENOUGH
 from bench.plan.registry import manifest
 from bench.show.beside import MINE
 from bench.show.figures import confidence as confidence_figure
@@ -240,9 +240,19 @@ def worth(material: Material) -> str:
         return NOT_MEASURED
     clear = [one for one in measured if one.is_clear]
     clear.sort(key=lambda one: -abs(one.accuracy.mean if one.accuracy else 0))
-    rest = len(measured) - len(clear)
-    others = f" For the other {rest}, chance can explain the change." if rest else ""
-    return f"{_effects(clear, len(measured))}{others}{_hardly(material)}"
+    return f"{_effects(clear, len(measured))}{_unclear(measured)}{_hardly(material)}"
+
+
+def _unclear(measured: Sequence[Mistake]) -> str:
+    """Say of how many other corrections chance explains the change, and how many have too few pairs to know."""
+    pairs = [one.accuracy.n for one in measured if one.accuracy and not one.is_clear]
+    few = sum(n < ENOUGH for n in pairs)
+    said = (
+        [f"for {_that(len(pairs) - few, 'other', 'others')}, chance can explain the change"] if len(pairs) > few else []
+    )
+    if few:
+        said.append(f"for {few}, fewer than {ENOUGH} seeds finished with and without the mistake, too few to tell")
+    return f" {'; '.join(said).capitalize()}." if said else ""
 
 
 def _hardly(material: Material) -> str:

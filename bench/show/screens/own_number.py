@@ -32,12 +32,13 @@ def _parts(judged: JudgedNumber) -> list[tuple[str, str]]:
         ("your number", f"{claim.printed} {claim.unit}".strip() + f", {claim.precision_kind}: {where}"),
         ("prints so", f"from {interval.low:.8g} to {interval.high:.8g}"),
     ]
-    if evidence is not None and sample.mean is not None and sample.sd is not None:
+    if sample.mean is not None and sample.sd is not None:
+        parts.append(("measured", f"{sample.mean:.5g} +- {sample.sd:.2g} ({sample.n} seeds)"))
+    if evidence is not None and evidence.has_spread:
         ends = verdict.interval or (0.0, 0.0)
         below, n = evidence.percentile * evidence.n / 100, evidence.n  # a run that prints like the report counts half
         above = f"all {n} of our runs" if below == n else f"{below:.3g} of our {n} runs"
         parts += [
-            ("measured", f"{sample.mean:.5g} +- {sample.sd:.2g} ({sample.n} seeds)"),
             (
                 "one of ours?",
                 f"p {evidence.p:.2g} that one more run of ours lies at least as far from our mean; above {above}",
@@ -55,7 +56,8 @@ def _parts(judged: JudgedNumber) -> list[tuple[str, str]]:
 
 def own_json(judged: JudgedNumber) -> dict[str, object]:
     """Return the same for machines."""
-    verdict, evidence = judged.verdict, judged.verdict.evidence
+    verdict, found = judged.verdict, judged.verdict.evidence
+    evidence = found if found is not None and found.has_spread else None
     return {
         **dataclasses.asdict(judged.brought),
         "key": judged.key,
@@ -66,7 +68,7 @@ def own_json(judged: JudgedNumber) -> dict[str, object]:
         "reason": why(verdict),
         "p": evidence and evidence.p,
         "percentile": evidence and evidence.percentile,
-        "interval": verdict.interval,
+        "interval": evidence and verdict.interval,
         "resolution": evidence and evidence.resolution(verdict.level),
         "alternatives": against_json(judged.against),
     }

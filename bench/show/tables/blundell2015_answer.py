@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import statistics
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 from bench.core.text import counted, listed
@@ -61,17 +62,25 @@ def can_it_be_reproduced(results: Results) -> list[str]:
     openings = [_opening(quoted) if quoted else "1.32 % is open: the network of 1200 units has not run yet."]
     if small and not _has_verdict(quoted):
         openings.append(_opening(small))
-    return [" ".join(openings), *_patience(results), *_beside(results), *_at_full_size(results), *_gains(results)]
+    also = [_short(small)] if small and _has_verdict(quoted) else []
+    return [
+        " ".join(openings),
+        *also,
+        *_patience(results),
+        *_beside(results),
+        *_at_full_size(results),
+        *_gains(results),
+    ]
 
 
 def in_one_line(results: Results) -> str:
-    """Say what the network of the means makes of the paper's two best-known errors."""
+    """Say what the network of the means, and other ways to measure, make of the paper's two best-known errors."""
     verdicts = paper_verdicts(paper_claims(load_papers()), results)
-    found = {one.claim.paper.id: one for one in verdicts if one.reading == "means"}
-    return " ".join(_short(found[name]) for name in (SMALL, QUOTED))
+    return " ".join(_short([one for one in verdicts if one.claim.paper.id == name]) for name in (SMALL, QUOTED))
 
 
-def _short(one: PaperVerdict) -> str:
+def _short(mine: Sequence[PaperVerdict]) -> str:
+    (one,) = (each for each in mine if each.reading == "means")
     sample = in_percent(one)
     what = f"{100 * one.claim.paper.value:.2f} % with {units_of(one.claim)} units"
     if sample.mean is None:
@@ -80,7 +89,13 @@ def _short(one: PaperVerdict) -> str:
     if not _has_verdict([one]):
         return f"{what}: open, {_progress(sample.n)} ({ours})."
     near = f"; {_nearest(one)}" if one.verdict.outcome == COARSE else f", {counted(sample.n, 'seed')}"
-    return f"{what}: {OUTCOMES[one.verdict.outcome]} ({ours}{near})."
+    unlike = Counter(each.verdict.outcome for each in mine if each.verdict.outcome != one.verdict.outcome)
+    ways = [
+        f"measured in {n} other way{'s' * (n > 1)}, it {words}"
+        for outcome, words in OUTCOMES.items()
+        if (n := unlike[outcome])
+    ]
+    return f"{'; '.join([f'{what}: {OUTCOMES[one.verdict.outcome]} ({ours}{near})', *ways])}."
 
 
 def _has_verdict(mine: Sequence[PaperVerdict]) -> bool:
