@@ -57,6 +57,31 @@ def test_a_sum_is_measured_without_the_nll(model):
     assert report.numbers["kl_per_epoch"] == pytest.approx(STEPS, rel=0.02)
 
 
+@pytest.mark.parametrize("weight", [1.0, 0.88])
+@pytest.mark.parametrize(("draws", "rel"), [(None, 1e-3), (32, 0.1)], ids=["exact", "sampled"])
+def test_priors_of_unlike_width_do_not_move_the_weight(model, weight, draws, rel):
+    # A fit with one prior for both layers gave 1.14 for the right weight, and 1.00 for .88.
+    priors = {model.first: 0.5, model.second: 1.0}
+    with torch.no_grad():
+        model.first.weight_rho.fill_(-5.0)
+        model.second.weight_rho.fill_(0.0)
+
+    def sampled(layer, w):
+        return (Normal(layer.weight_mu, layer.sigma()).log_prob(w) - Normal(0.0, priors[layer]).log_prob(w)).sum()
+
+    def loss(x, y):
+        first, second = model.first.draw(), model.second.draw()
+        drawn = sampled(model.first, first) + sampled(model.second, second)
+        exact = sum(layer.kl(prior) for layer, prior in priors.items())
+        nll = -Normal(torch.tanh(x @ first) @ second, 1.0).log_prob(y).sum()
+        return nll + weight * (drawn if draws else exact) / STEPS
+
+    report = audit(model, loss, draws=draws or elbo.DRAWS)
+    finding = report.of("kl-scale")
+    assert finding.outcome == ("passes" if weight == 1 else "fails")
+    assert abs(finding.measured["kl_per_epoch"] - weight) < 4 * finding.measured["standard error"] + rel * weight
+
+
 @pytest.mark.parametrize(
     ("loss", "wanted", "words"),
     [

@@ -105,8 +105,11 @@ def _by_directions(case: Case, data: DataWeight | None) -> KlWeight:
         tensors.append(TensorWeight(name, n, alone.coefficient(0).times(scale), alone.ratio(1, 0)))
         missed |= {name: alone.missed(name, SURE * float(doubt[name].norm())) for name in alone.targets[0]}
     columns = _directions(objective, judged or factors)
-    whole = fit(_only(targets, columns), columns, doubt)
-    counts, by_batch = _over_batches(whole, scale, len(objective.batches))
+    seen = _only(targets, columns)
+    whole = fit(seen, columns, doubt)
+    # Each group has a C of its own: under one C for all, priors of unlike widths would move the weight.
+    apart = [columns[0], *([own[1] for _, own in groups] or columns[1:])]
+    counts, by_batch = _over_batches(fit(seen, apart, doubt), scale, len(objective.batches))
     missed = {name: share for name, share in missed.items() if share}
     pull = whole.coefficient(1).times(scale)
     return KlWeight(counts, whole.ratio(1, 0), tensors, missed, by_batch, _size(factors), pull)
