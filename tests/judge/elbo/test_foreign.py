@@ -164,11 +164,8 @@ def test_two_names_of_one_storage_are_one_parameter():
     assert report.numbers["kl_per_epoch"] == pytest.approx(1, rel=1e-3)
 
 
-def test_noise_that_a_second_pass_overwrites_gives_no_number_of_the_kl():
-    # The product rule keeps the buffer, not its values: backward of the first pass sees the second pass's noise.
-    net = Single()
-    net.register_buffer("noise", torch.zeros(5, 7))
-    noise = net.noise
+def two_passes(net, noise):
+    """Return loss and nll of the mean of two passes that share a buffer of noise."""
 
     def nll(x, y):
         values = []
@@ -178,9 +175,14 @@ def test_noise_that_a_second_pass_overwrites_gives_no_number_of_the_kl():
             values.append(net._nll(x, y, w))
         return torch.stack(values).mean()
 
-    def loss(x, y):
-        return nll(x, y) + net.analytic() / STEPS
+    return lambda x, y: nll(x, y) + net.analytic() / STEPS, nll
 
+
+def test_noise_that_a_second_pass_overwrites_gives_no_number_of_the_kl():
+    # The product rule keeps the buffer, not its values: backward of the first pass sees the second pass's noise.
+    net = Single()
+    net.register_buffer("noise", torch.zeros(5, 7))
+    loss, nll = two_passes(net, net.noise)
     report = audit(net, loss, nll=nll, prior_std=1.0)
     finding = report.of("detached-gradient")
     assert finding.outcome == "fails"
@@ -194,6 +196,18 @@ def test_noise_that_a_second_pass_overwrites_gives_no_number_of_the_kl():
     named = [*net.named_parameters(), *net.named_buffers()]
     finding = elbo.audit_torch(loss, named, batches(), N_TRAIN, nll=nll).of("detached-gradient")
     assert "the loss writes noise in place" in finding.detail
+
+
+@pytest.mark.parametrize("seed", [2, 3, 4])
+def test_overwritten_noise_fails_where_the_slope_differs_little(seed):
+    # Here the slope along the gradient is within 30 % of autograd's by chance.
+    net = Single(start=-1.0)
+    with torch.no_grad():
+        net.weight_mu.copy_(0.5 * torch.randn(5, 7, generator=torch.Generator().manual_seed(seed)))
+    loss, _ = two_passes(net, torch.zeros(5, 7))
+    finding = audit(net, loss, nll=None).of("detached-gradient")
+    assert finding.outcome == "fails"
+    assert "changes the gradient of weight_rho: draw noise anew" in finding.detail
 
 
 def test_where_the_loss_hides_what_autograd_saves_the_finding_stays():

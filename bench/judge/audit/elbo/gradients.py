@@ -30,16 +30,19 @@ def detached(objective: AuditedObjective, data: DataWeight | None) -> Seen:
     unresolved = [slope.name for slope in found if slope.loss is None]
     if data is not None and data.usable:  # the data part may drown the KL part: look at its slope alone
         bad |= {slope.name: slope for slope in slopes(objective, data.weight) if slope.differs}
-    if bad:
-        shown = ", ".join(slope.shown() for slope in bad.values())
-        detail = f"the slope is not autograd's along {shown}"
-        written = _overwritten(objective, list(bad))
-        if written:
-            detail += f"; the loss writes {written} in place before backward has used it, as passes that share a "
-            detail += f"buffer do: {ANEW}"
-        elif written is None:
-            detail += f"; if noise is kept in a buffer, {ANEW}"
-        return Seen("fails", detail, {"tensors": len(bad)}, advised=bool(written))
+    overwritten = _overwritten(objective)  # exact, while differences may be as large as 30 % without a mistake
+    wrong, written = overwritten or ([], "")
+    if bad or wrong:
+        parts = [f"the slope is not autograd's along {', '.join(slope.shown() for slope in bad.values())}"] if bad else []
+        if wrong:
+            parts.append(
+                f"the loss writes {written} in place before backward has used it, as passes that share a buffer do, "
+                f"which changes the gradient of {', '.join(wrong)}: {ANEW}"
+            )
+        elif overwritten is None:
+            parts.append(f"if noise is kept in a buffer, {ANEW}")
+        explained = bool(wrong) and set(bad) <= set(wrong)
+        return Seen("fails", "; ".join(parts), {"tensors": len({*bad, *wrong})}, advised=explained)
     if len(unresolved) == len(found):
         return Seen("not measured", "no slope stands out from rounding; audit in float64")
     detail = f"the loss's slope is autograd's along {len(found) - len(unresolved)} of {len(found)} parameter tensors"
@@ -48,11 +51,11 @@ def detached(objective: AuditedObjective, data: DataWeight | None) -> Seen:
     return Seen("passes", detail, {"tensors": 0})
 
 
-def _overwritten(objective: AuditedObjective, names: Sequence[str]) -> str | None:
-    """Return the tensors that the loss writes in place though backward needs them; None where it cannot be known.
+def _overwritten(objective: AuditedObjective) -> tuple[list[str], str] | None:
+    """Return the parameters whose gradients an in-place write changes, and what is written; None if unknown.
 
-    They are a cause if the gradients of all `names` are others with the tensors as autograd saved them. `.data` hides
-    such a write from autograd, which would else refuse it.
+    Their gradients are others with the tensors as autograd saved them. `.data` hides such a write from autograd, which
+    would else refuse it.
     """
     kept: list[tuple[Tensor, Tensor]] = []
 
@@ -64,13 +67,15 @@ def _overwritten(objective: AuditedObjective, names: Sequence[str]) -> str | Non
         with torch.autograd.graph.saved_tensors_hooks(keep, lambda index: kept[index][1]):
             value = objective.loss(objective.batches[0], 0)
         right = objective.gradient(value)
-        written = {now.data_ptr(): now for now, then in kept if not torch.equal(now, then)}
+        changed = [now for now, then in kept if not torch.equal(now, then) and not bool(then.isnan().any())]
     except RuntimeError:  # such as torch.func, which has no such hooks
         return None
+    if not changed:
+        return [], ""
     plain = objective.gradient(objective.loss(objective.batches[0], 0))
-    if not written or any(_same(name, [plain, right]) for name in names):
-        return ""
-    return ", ".join(_named(objective, tensor, names) for tensor in written.values())
+    names = [name for name in plain if not _same(name, [plain, right])]
+    written = {tensor.data_ptr(): tensor for tensor in changed}
+    return names, ", ".join(_named(objective, tensor, names) for tensor in written.values())
 
 
 def _named(objective: AuditedObjective, tensor: Tensor, names: Sequence[str]) -> str:
