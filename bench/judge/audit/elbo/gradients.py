@@ -33,7 +33,9 @@ def detached(objective: AuditedObjective, data: DataWeight | None) -> Seen:
     overwritten = _overwritten(objective)  # exact, while differences may be as large as 30 % without a mistake
     wrong, written = overwritten or ([], "")
     if bad or wrong:
-        parts = [f"the slope is not autograd's along {', '.join(slope.shown() for slope in bad.values())}"] if bad else []
+        parts = (
+            [f"the slope is not autograd's along {', '.join(slope.shown() for slope in bad.values())}"] if bad else []
+        )
         if wrong:
             parts.append(
                 f"the loss writes {written} in place before backward has used it, as passes that share a buffer do, "

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from bench.judge.audit.elbo.least_squares import MeanOfDraws
 from bench.judge.audit.elbo.likelihood import DataWeight
@@ -44,13 +44,9 @@ def judge(case: Case, data: DataWeight | None, has_slopes: bool) -> dict[str, Se
         found = measure(case, data)
     except NotFinite as error:
         return dict.fromkeys(RULES, Seen("not measured", f"{error}, however short the audit's steps are"))
-    if found.missed:
-        worst = max(found.missed, key=lambda name: found.missed[name])
-        detail = (
-            f"{found.missed[worst]:.0%} of {worst}'s gradient, less its data part, is not that of a KL to a Gaussian "
-            "around zero: another prior, another sigma than its name says, or a further term; give kl=, or factors="
-        )
-        return dict.fromkeys(RULES, Seen("not measured", detail))
+    # Where kl= is known, unlike weights are a mistake in any case; a KL of Gaussians may not be there at all.
+    if found.missed and (case.kl is None or not _differ([t.per_epoch for t in _known(found)])):
+        return dict.fromkeys(RULES, Seen("not measured", _unexplained(case, found.missed)))
     return dict(zip(RULES, (*_scale_and_sign(case, found, data), _width(case, found)), strict=True))
 
 
@@ -75,6 +71,18 @@ def _why_unseen(case: Case, data: DataWeight | None, has_slopes: bool) -> str:
     return f"the likelihood's weight is {data.weight:.3g}; mend that first" if data.weight <= 0 else ""
 
 
+def _unexplained(case: Case, missed: Mapping[str, float]) -> str:
+    """Say which gradient is not that of the KL which was given, or of one of Gaussians."""
+    worst = max(missed, key=lambda name: missed[name])
+    share = f"{missed[worst]:.0%} of {worst}'s gradient, less its data part, is not that of"
+    if case.kl is not None:
+        return f"{share} kl=: the loss holds another KL, or a further term"
+    return (
+        f"{share} a KL to a Gaussian around zero: another prior, another sigma than its name says, or a further term; "
+        "give kl=, or factors="
+    )
+
+
 def _scale_and_sign(case: Case, found: KlWeight, data: DataWeight | None) -> tuple[Seen, Seen]:
     steps = _whole_steps(case, found, data)
     value, error = steps * found.per_epoch.value, steps * found.per_epoch.error
@@ -84,9 +92,7 @@ def _scale_and_sign(case: Case, found: KlWeight, data: DataWeight | None) -> tup
         detail += f" of {steps * case.n_train / case.objective.batch_size:.0f} batches"
     if data is None:
         detail += ", if the loss sums the rows' NLL with weight 1 (give nll= to measure that)"
-    # The groups whose weight is known well enough to compare; a missing KL counts as known.
-    known = [(t, t.per_epoch) for t in found.tensors]
-    tensors = [t for t, weight in known if weight.sure() or (is_missing(weight) and weight.error < ALIKE)]
+    tensors = _known(found)
     if _differ([t.per_epoch for t in tensors]):
         return _of_tensors(case, found, tensors, data)
     if not math.isfinite(value) or (not found.per_epoch.sure() and abs(abs(value) - 1) < 2 * error + TOLERANCE):
@@ -111,6 +117,12 @@ def _scale_and_sign(case: Case, found: KlWeight, data: DataWeight | None) -> tup
         return Seen("passes", detail, measured), sign
     more = advice(tensors or found.tensors, abs(value), _setting(case, data))
     return Seen("fails", f"{detail}: {more}", measured, advised=True), sign
+
+
+def _known(found: KlWeight) -> list[TensorWeight]:
+    """Return the groups whose weight is known well enough to compare; a missing KL counts as known."""
+    known = [(t, t.per_epoch) for t in found.tensors]
+    return [t for t, weight in known if weight.sure() or (is_missing(weight) and weight.error < ALIKE)]
 
 
 def _whole_steps(case: Case, found: KlWeight, data: DataWeight | None) -> float:

@@ -67,7 +67,7 @@ class KlWeight:
     per_epoch: MeanOfDraws  # of all groups together, as if they weighed alike; 1 for an ELBO
     precision: MeanOfDraws | None  # 1 / prior variance, as the objective has it; None where kl= hides it
     tensors: Sequence[TensorWeight]
-    missed: dict[str, float]  # share of a tensor's gradient that no KL of Gaussians around zero explains
+    missed: dict[str, float]  # share of a tensor's gradient that kl= (else: a KL of Gaussians around zero) leaves over
     by_batch: Sequence[float] = ()  # the weight in each batch, where it surely changes from batch to batch
     size: float = math.nan  # root mean square of the weights' means and sigmas
     pull: MeanOfDraws | None = None  # the KL's weight / prior variance
@@ -126,12 +126,15 @@ def _by_own_kl(case: Case, data: DataWeight | None, kl: Callable[[], Tensor]) ->
         drawn = fit_drawn(targets, [_own_direction(objective, kl, draw) for draw in range(len(targets))])
         counts, by_batch = _over_batches(drawn, scale, len(objective.batches))
         return KlWeight(counts, None, [], {}, by_batch)
+    missed: dict[str, float] = {}
     for name, part in directions[0].items():
         if bool(part.any()):
             alone = fit([{name: target[name]} for target in targets], [directions[0]], doubt)
             tensors.append(TensorWeight(name, part.numel(), alone.coefficient(0).times(scale)))
+            missed[name] = alone.missed(name, SURE * float(doubt[name].norm()))
     counts, by_batch = _over_batches(fit(targets, directions[:1], doubt), scale, len(objective.batches))
-    return KlWeight(counts, None, tensors, {}, by_batch)
+    missed = {name: share for name, share in missed.items() if share}
+    return KlWeight(counts, None, tensors, missed, by_batch)
 
 
 def _own_direction(objective: AuditedObjective, kl: Callable[[], Tensor], draw: int) -> Gradient:
