@@ -236,6 +236,22 @@ def test_a_variance_in_the_place_of_a_standard_deviation(model):
     assert report.numbers["prior_std"] == pytest.approx(6, rel=0.02)
 
 
+@pytest.mark.parametrize(("prior", "outcome"), [(PRIOR, "passes"), (1.0, "fails")])
+@pytest.mark.parametrize("weights", [(1, 0), (0, 1), (3, 1)])
+def test_a_prior_is_that_of_the_layers_with_a_kl(model, weights, prior, outcome):
+    # A layer without a KL has no prior: together with it, the prior seemed wider than any.
+    def loss(x, y):
+        first, second = weights
+        return model.nll(x, y) + (first * model.first.kl(prior) + second * model.second.kl(prior)) / STEPS
+
+    report = audit(model, loss, prior_std=PRIOR)
+    finding = report.of("variance-as-std")
+    assert report.of("kl-scale").outcome == "fails"
+    assert finding.outcome == outcome
+    assert finding.detail.startswith("of second." if weights[0] == 0 else "of first.")
+    assert report.numbers["prior_std"] == pytest.approx(prior, rel=0.02)
+
+
 def test_a_prior_that_the_error_covers_is_no_other_prior():
     # 1.089 +- .04 is 2.2 errors off: within 5 % + 2 errors of 1; with an error of .005 it is not
     def prior(error, meant):  # d precision = 2 d std / std^3

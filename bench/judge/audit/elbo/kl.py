@@ -76,7 +76,7 @@ def _unexplained(case: Case, missed: Mapping[str, float]) -> str:
     worst = max(missed, key=lambda name: missed[name])
     share = f"{missed[worst]:.0%} of {worst}'s gradient, less its data part, is not that of"
     if case.kl is not None:
-        return f"{share} kl=: the loss holds another KL, or a further term"
+        return f"{share} kl= (Pyro: of the sites): the loss holds another KL, or a further term"
     return (
         f"{share} a KL to a Gaussian around zero: another prior, another sigma than its name says, or a further term; "
         "give kl=, or factors="
@@ -159,14 +159,18 @@ def _of_tensors(
 
 def _width(case: Case, found: KlWeight) -> Seen:
     """Judge the prior: of all groups together if they are alike, else group by group."""
-    if is_missing(found.per_epoch):
+    alike = not _differ([t.per_epoch for t in _known(found)])
+    if alike and is_missing(found.per_epoch):
         return Seen("not measured", "no KL is seen, and so no prior")
     if found.precision is None:
         return Seen("not measured", "kl= hides the prior; give factors= to measure it")
-    every = [(t.name, t.precision) for t in found.tensors if t.precision is not None]
+    # A group without a KL has no prior, and would move that of all together.
+    every = [(t.name, t.precision) for t in found.tensors if t.precision is not None and not is_missing(t.per_epoch)]
     known = [(name, precision) for name, precision in every if precision.sure(ALIKE) and precision.value > 0]
     if not _differ([precision for _, precision in known]):
-        return judge_width(found.precision, found.size, case.prior_std)
+        if alike or not every:
+            return judge_width(found.precision, found.size, case.prior_std)
+        return _worst_width(case, found.size, every)
     stds = {name: _root(precision).value for name, precision in known}
     least, most = (pick(stds, key=lambda name: stds[name]) for pick in (min, max))
     measured = {"least": stds[least], "most": stds[most]}
@@ -177,6 +181,14 @@ def _width(case: Case, found: KlWeight) -> Seen:
     if case.prior_std is None:
         return Seen("not measured", detail, measured)
     return Seen("fails", f"{detail}; meant is {case.prior_std:.4g}", measured)
+
+
+def _worst_width(case: Case, size: float, groups: Sequence[tuple[str, MeanOfDraws]]) -> Seen:
+    """Judge the prior of each group, and return what is seen of the worst: one that fails, else one that is known."""
+    rank = ("fails", "passes", "not measured")
+    seen = [(name, judge_width(precision, size, case.prior_std)) for name, precision in groups]
+    name, worst = min(seen, key=lambda pair: (rank.index(pair[1].outcome), "prior_std" not in pair[1].measured))
+    return worst._replace(detail=f"of {name}: {worst.detail}")
 
 
 def judge_width(precision: MeanOfDraws, size: float, meant: float | None) -> Seen:
