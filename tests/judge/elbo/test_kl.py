@@ -233,6 +233,7 @@ def test_a_variance_in_the_place_of_a_standard_deviation(model):
     finding = report.of("variance-as-std")
     assert finding.outcome == "fails"
     assert "whose square it is" in finding.detail
+    assert "square root" in finding.remedy
     assert report.numbers["prior_std"] == pytest.approx(6, rel=0.02)
 
 
@@ -260,6 +261,8 @@ def test_a_prior_that_the_error_covers_is_no_other_prior():
     assert prior(0.04, 1.0).outcome == "passes"
     assert prior(0.005, 1.0).outcome == "fails"
     assert prior(0.04, 2.0).outcome == "fails"
+    assert prior(0.005, 2.0).advised  # 1.089 is not the square of 2: nobody handed a variance over
+    assert "is 1.089 (standard error 0.005); meant is 2" in prior(0.005, 2.0).detail
 
 
 def test_a_prior_that_pulls_nothing_is_named(model):

@@ -107,6 +107,19 @@ def test_a_guide_whose_scale_is_a_constant(estimator):
     assert report.of("kl-scale").outcome == ("passes" if estimator is Trace_ELBO else "not measured")  # too noisy
 
 
+def test_a_prior_that_is_no_gaussian_is_measured_from_the_sites():
+    def model(x, y):
+        w = pyro.sample("w", distributions.Laplace(torch.zeros(4), 1.0).to_event(1))
+        with pyro.plate("data", N_TRAIN, subsample=torch.arange(len(x))):
+            pyro.sample("y", distributions.Normal(x @ w, 1.0), obs=y)
+
+    _, guide = model_with()
+    finding = elbo.audit_pyro(model, guide, batches(), N_TRAIN).of("kl-scale")
+    assert finding.outcome == "not measured"
+    assert finding.detail.endswith("give factors=[], which takes the KL from the latent sites")  # there is no kl=
+    assert elbo.audit_pyro(model, guide, batches(), N_TRAIN, factors=[]).of("kl-scale").outcome == "passes"
+
+
 def hierarchical(x, y):
     tau = pyro.sample("tau", distributions.HalfCauchy(1.0))
     w = pyro.sample("w", distributions.Normal(torch.zeros(4), tau).to_event(1))

@@ -171,7 +171,8 @@ def audit_pyro(
     objective = AuditedObjective(sites.loss, sites.parameters(), batches, sites.nll)
     groups = list(factors) if factors is not None else factors_by_name(sites.values)
     unscaled = None if groups else partial(sites.kl, *objective.batches[0])
-    case = Case(objective, groups, unscaled, n_train, prior_std, draws)
+    other = "factors=[], which takes the KL from the latent sites"
+    case = Case(objective, groups, unscaled, n_train, prior_std, draws, other_kl=other)
     seen = _apply_rules(case, None, 0)
     if constant := ", ".join(sites.constant_scales(*objective.batches[0])):
         detail = f"the guide's scale of {constant} is a constant; make it a pyro.param, constraint=positive"

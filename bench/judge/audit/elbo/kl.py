@@ -58,7 +58,7 @@ def _why_unseen(case: Case, data: DataWeight | None, has_slopes: bool) -> str:
     if case.kl is None and not case.groups:
         return f"{', '.join(case.lone_means)} has no partner such as rho that can be trained; give factors= or kl="
     if case.kl is None and not case.trained:
-        return "no sigma can be trained, so that the KL's entropy has no gradient; give kl="
+        return f"no sigma can be trained, so that the KL's entropy has no gradient; give {case.other_kl}"
     if data is None:
         mean = "the loss is a mean over rows, so that the KL's part of it cannot be seen; give nll="
         return "" if counts_rows(case.objective) else mean
@@ -79,7 +79,7 @@ def _unexplained(case: Case, missed: Mapping[str, float]) -> str:
         return f"{share} kl= (Pyro: of the sites): the loss holds another KL, or a further term"
     return (
         f"{share} a KL to a Gaussian around zero: another prior, another sigma than its name says, or a further term; "
-        "give kl=, or factors="
+        f"give {case.other_kl}"
     )
 
 
@@ -180,7 +180,7 @@ def _width(case: Case, found: KlWeight) -> Seen:
     )
     if case.prior_std is None:
         return Seen("not measured", detail, measured)
-    return Seen("fails", f"{detail}; meant is {case.prior_std:.4g}", measured)
+    return Seen("fails", f"{detail}; meant is {case.prior_std:.4g}", measured, advised=True)
 
 
 def _worst_width(case: Case, size: float, groups: Sequence[tuple[str, MeanOfDraws]]) -> Seen:
@@ -208,8 +208,10 @@ def judge_width(precision: MeanOfDraws, size: float, meant: float | None) -> See
         return Seen("not measured", f"{detail}; give prior_std= to compare", measured)
     if _is(std, meant):
         return Seen("passes", detail, measured)
-    more = f"meant is {meant:.4g}" + (", whose square it is" if _is(std, meant**2) else "")
-    return Seen("fails", f"{detail}; {more}", measured)
+    # Only of a square is it likely that a variance was handed over; else the two numbers say what to look for.
+    is_square = _is(std, meant**2)
+    more = f"meant is {meant:.4g}" + (", whose square it is" if is_square else "")
+    return Seen("fails", f"{detail}; {more}", measured, advised=not is_square)
 
 
 def _lost_in_noise(precision: MeanOfDraws, size: float, meant: float | None) -> Seen:
@@ -218,10 +220,10 @@ def _lost_in_noise(precision: MeanOfDraws, size: float, meant: float | None) -> 
     measured = {"at least": at_least}
     if meant is not None and at_least > (1 + WIDTH_TOLERANCE) * meant:
         detail = f"the prior's standard deviation is above {at_least:.3g}; meant is {meant:.4g}"
-        return Seen("fails", detail, measured)
+        return Seen("fails", detail, measured, advised=True)
     if meant is None and at_least > WIDE * size:
         detail = f"the KL pulls the weights to no prior: its standard deviation would be above {at_least:.2g}; "
-        return Seen("fails", f"{detail}look for a detached mean", measured)
+        return Seen("fails", f"{detail}look for a detached mean", measured, advised=True)
     detail = f"noise hides how the prior pulls the means, its standard deviation is above {at_least:.3g}; raise draws="
     return Seen("not measured", detail, measured)
 

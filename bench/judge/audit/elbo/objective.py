@@ -188,6 +188,7 @@ class Case:
     prior_std: float | None  # as the user means it to be
     draws: int  # number of seeds to average over
     lone_means: Sequence[str] = ()  # parameters named as means that have no scale
+    other_kl: str = "kl=, or factors="  # the arguments for a KL that the parameters' names do not give
 
     def __post_init__(self) -> None:
         rows = self.objective.batch_size
