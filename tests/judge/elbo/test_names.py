@@ -11,13 +11,15 @@ from bench.judge.audit.elbo.names import factors_by_name
 from tests.judge.elbo.models import N_TRAIN, audit, batches
 
 
+def trained(value):
+    return torch.full((3,), value, requires_grad=True)
+
+
 def test_names_that_are_pairs():
     names = ("fc.weight_mu", "fc.weight_rho", "mu_kernel", "rho_kernel", "a.mean", "a.log_std", "Auto.locs.w")
-    values = {name: torch.full((3,), -1.0) for name in (*names, "loc", "scale", "lonely_mu", "formula")}
-    values |= {
-        name: torch.zeros(3) for name in ("prior_mu", "prior_rho", "fc.prior.mu", "fc.prior.rho")
-    }  # no posterior
-    values["Auto.scales.w"] = torch.full((3,), 0.2)
+    values = {name: trained(-1.0) for name in (*names, "loc", "scale", "lonely_mu", "formula")}
+    values |= {name: trained(0.0) for name in ("prior_mu", "prior_rho", "fc.prior.mu", "fc.prior.rho")}  # no posterior
+    values["Auto.scales.w"] = trained(0.2)
     found = {factor.name: factor for factor in factors_by_name(lambda: values)}
     assert set(found) == {
         "fc.weight_mu, fc.weight_rho",
@@ -28,16 +30,34 @@ def test_names_that_are_pairs():
     }
     # softplus(-1) = log(1 + 1/e) = 0.3133; a scale below zero can only be a softplus's argument
     for name, std in (("mu_kernel, rho_kernel", 0.3133), ("a.mean, a.log_std", math.exp(-1)), ("loc, scale", 0.3133)):
-        assert float(found[name].std()[0]) == pytest.approx(std, abs=1e-4)
-    assert float(found["Auto.locs.w, Auto.scales.w"].std()[0]) == pytest.approx(0.2)
+        assert found[name].std()[0].item() == pytest.approx(std, abs=1e-4)
+    assert found["Auto.locs.w, Auto.scales.w"].std()[0].item() == pytest.approx(0.2)
 
 
-def test_a_layer_that_makes_means_or_variances_of_outputs_is_no_posterior():
-    names = ("fc_mu.weight", "fc_logvar.weight", "mean.bias", "log_std.bias", "mu", "rho")
-    known = {name: torch.ones(3) for name in names}
-    assert [factor.name for factor in factors_by_name(lambda: known)] == ["mu, rho"]
-    guide = {"AutoNormal.locs.weight": torch.ones(3), "AutoNormal.scales.weight": torch.ones(3)}
-    assert len(factors_by_name(lambda: guide)) == 1
+@pytest.mark.parametrize(
+    ("names", "pairs"),
+    [
+        (["fc_mu.weight", "fc_logvar.weight", "mean.bias", "log_std.bias", "mu", "rho"], ["mu, rho"]),
+        (["mu_head.weight", "sigma_head.weight", "mean_net.0.bias", "std_net.0.bias"], []),  # layers that make outputs
+        (["Auto.locs.weight", "Auto.scales.weight"], ["Auto.locs.weight, Auto.scales.weight"]),
+        (["Auto.locs.mu", "Auto.scales.mu"], ["Auto.locs.mu, Auto.scales.mu"]),  # of a site that is named mu
+        (
+            ["mean.weight_mu", "mean.weight_rho", "std.weight_mu", "std.weight_rho"],  # two Bayesian heads
+            ["mean.weight_mu, mean.weight_rho", "std.weight_mu, std.weight_rho"],
+        ),
+        (["mu_loc", "mu_scale", "sigma_loc", "sigma_scale"], ["mu_loc, mu_scale", "sigma_loc, sigma_scale"]),
+        (["w_prior_mu", "w_prior_std", "net.w_prior_mean", "net.w_prior_scale"], []),
+    ],
+)
+def test_which_names_are_of_one_posterior(names, pairs):
+    known = {name: trained(1.0) for name in names}
+    assert [factor.name for factor in factors_by_name(lambda: known)] == pairs
+
+
+def test_a_pair_of_which_nothing_is_trained_is_no_posterior():
+    # such as the mean and deviation that scale the inputs; a trained mean has a distribution though sigma is a buffer
+    known = {"x_mean": torch.ones(3), "x_std": torch.ones(3), "w_mu": trained(1.0), "w_std": torch.ones(3)}
+    assert [factor.name for factor in factors_by_name(lambda: known)] == ["w_mu, w_std"]
 
 
 @pytest.mark.parametrize(

@@ -19,25 +19,33 @@ _SCALES: dict[str, Callable[[Tensor], Tensor]] = {
     **dict.fromkeys(("logvar", "log_var"), lambda raw: (raw / 2).exp()),
     **dict.fromkeys(_POSITIVE, softplus),
 }
+_ALL = "|".join((_MEANS, *_SCALES))
+_AUTOGUIDE = ("locs", "scales")  # Pyro's guides put the site's name behind, which may hold any other word
 
 
 def _word(words: str, name: str) -> re.Match[str] | None:
-    """Return the place of one of the words in a name; none in a prior's name, which is not a posterior's parameter."""
-    if any(part.lstrip("_").startswith("prior") for part in name.split(".")):
+    """Return the place of the word that says what a name is, if it is one of `words`: the last mean or scale in it.
+
+    None in a prior's name, which is not a posterior's parameter.
+    """
+    if any(part.startswith("prior") for part in re.split(r"[._]", name)):
         return None
-    return re.search(rf"(?:^|(?<=[._]))(?:{words})(?=$|[._])", name)
+    hits = [*re.finditer(rf"(?:^|(?<=[._]))(?:{_ALL})(?=$|[._])", name)]
+    last = next((hit for hit in hits if hit.group() in _AUTOGUIDE), hits[-1] if hits else None)
+    return last if last and re.fullmatch(words, last.group()) else None
 
 
 def _is_a_layer(hit: re.Match[str]) -> bool:
-    """Return whether the word names a layer and not its weights: `fc_mu.weight` and `mean.bias` make an output."""
-    return hit.string[hit.end() :] in (".weight", ".bias") and hit.group() != "locs"
+    """Return whether the word names a layer and not its weights: `fc_mu.weight` and `mu_head.0.bias` make an output."""
+    return bool(re.fullmatch(r"(_.*)?\.(weight|bias)", hit.string[hit.end() :])) and hit.group() not in _AUTOGUIDE
 
 
 def factors_by_name(values: Callable[[], Mapping[str, Tensor]]) -> list[Factor]:
     """Pair means and scales by their names: `fc1.weight_mu` with `fc1.weight_rho`, `mu_kernel` with `rho_kernel`.
 
     rho means softplus; log_sigma, log_std and log_scale mean exp; logvar means exp of its half. A sigma, std or scale
-    is taken as it is, or through softplus where one of its numbers is not positive.
+    is taken as it is, or through softplus where one of its numbers is not positive. Pairs of which nothing is trained
+    are left out.
 
     Args:
         values: returns the named values with their graph to the parameters, which each call makes anew.
@@ -50,10 +58,12 @@ def factors_by_name(values: Callable[[], Mapping[str, Tensor]]) -> list[Factor]:
             continue
         for word, transform in _SCALES.items():
             partner = name[: hit.start()] + word + name[hit.end() :]
-            if partner in known and known[partner].shape == known[name].shape:
+            if partner not in known or known[partner].shape != known[name].shape:
+                continue
+            if known[name].requires_grad or known[partner].requires_grad:  # else such as the mean and std of the inputs
                 as_it_is = word in _POSITIVE and bool((known[partner] > 0).all())
                 found.append(_factor(values, name, partner, (lambda raw: raw) if as_it_is else transform))
-                break
+            break
     return found
 
 
