@@ -4,11 +4,14 @@ import math
 
 import pytest
 import torch
+from torch import nn
+from torch.distributions import Normal
+from torch.nn import functional
 
 from bench.core.errors import ConfigError
 from bench.judge.audit import elbo
 from bench.judge.audit.elbo.names import factors_by_name
-from tests.judge.elbo.models import N_TRAIN, audit, batches
+from tests.judge.elbo.models import BATCH, N_TRAIN, audit, batches
 
 
 def trained(value):
@@ -58,6 +61,21 @@ def test_a_pair_of_which_nothing_is_trained_is_no_posterior():
     # such as the mean and deviation that scale the inputs; a trained mean has a distribution though sigma is a buffer
     known = {"x_mean": torch.ones(3), "x_std": torch.ones(3), "w_mu": trained(1.0), "w_std": torch.ones(3)}
     assert [factor.name for factor in factors_by_name(lambda: known)] == ["w_mu, w_std"]
+
+
+def test_layers_that_make_outputs_and_may_be_weights_by_their_names_are_asked_about(model):
+    model.mean, model.std = (nn.Sequential(nn.Linear(7, 1)) for _ in range(2))  # mean.0.weight
+
+    def nll(x, y):
+        return -Normal(model(x) + model.mean(x), functional.softplus(model.std(x))).log_prob(y).sum()
+
+    def loss(x, y):
+        return nll(x, y) + model.kl() / 4
+
+    finding = elbo.audit_torch(loss, model.named_parameters(), batches(), 4 * BATCH, nll=nll).of("kl-scale")
+    assert finding.outcome == "not measured"
+    assert "mean.0.weight, std.0.weight" in finding.detail
+    assert "give factors=" in finding.detail
 
 
 @pytest.mark.parametrize(

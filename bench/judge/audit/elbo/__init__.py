@@ -30,7 +30,7 @@ from torch import Tensor
 
 from bench.core.errors import ConfigError, MissingFramework, unknown_name
 from bench.judge.audit.elbo import gradients, kl, likelihood, sigma
-from bench.judge.audit.elbo.names import factors_by_name, means_without_scale
+from bench.judge.audit.elbo.names import factors_by_name, means_without_scale, perhaps_layers
 from bench.judge.audit.elbo.objective import AuditedObjective, Batch, Case, Factor, Loss, Program
 from bench.judge.audit.findings import Finding, Seen
 from bench.judge.audit.predictions import audit_prediction, entropy_of, repeats
@@ -123,7 +123,8 @@ def audit_torch(
     objective = AuditedObjective(loss, parameters, batches, nll)
     groups = list(factors) if factors is not None else factors_by_name(lambda: objective.named)
     lone = means_without_scale(objective.parameters, groups) if factors is None and kl is None else []
-    case = Case(objective, groups, kl, n_train, prior_std, draws, lone)
+    perhaps = perhaps_layers(groups) if factors is None else []
+    case = Case(objective, groups, kl, n_train, prior_std, draws, lone, perhaps)
     seen = _apply_rules(case, optimizer, epochs * math.ceil(n_train / objective.batch_size))
     if optimizer is not None:
         seen["decayed-posterior"] = sigma.decayed(case, optimizer)

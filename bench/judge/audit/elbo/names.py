@@ -74,6 +74,16 @@ def means_without_scale(names: Iterable[str], factors: Iterable[Factor]) -> list
     return [name for name, hit in alone.items() if hit is not None and not _is_a_layer(hit)]
 
 
+def perhaps_layers(factors: Iterable[Factor]) -> list[str]:
+    """Return the pairs that may be layers which make outputs: `mean.0.weight` may be of one, or the mean of weights."""
+    hits = {factor.name: _word(_MEANS, factor.name.split(", ")[0]) for factor in factors}
+    return [
+        name
+        for name, hit in hits.items()
+        if hit and hit.group() not in _AUTOGUIDE and hit.string.endswith((".weight", ".bias"))
+    ]
+
+
 def _factor(
     values: Callable[[], Mapping[str, Tensor]], mean: str, scale: str, transform: Callable[[Tensor], Tensor]
 ) -> Factor:

@@ -189,6 +189,7 @@ class Case:
     draws: int  # number of seeds to average over
     lone_means: Sequence[str] = ()  # parameters named as means that have no scale
     other_kl: str = "kl=, or factors="  # the arguments for a KL that the parameters' names do not give
+    perhaps_layers: Sequence[str] = ()  # groups whose names may be of layers that make outputs
 
     def __post_init__(self) -> None:
         rows = self.objective.batch_size
