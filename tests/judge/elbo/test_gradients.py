@@ -138,12 +138,28 @@ def test_how_far_other_optimisers_move_sigma(model, kind, reach):
         assert finding.measured["relative change"] == pytest.approx(reach * 0.939, rel=1e-3)
 
 
-def test_pruned_weights_that_keep_their_noise(model):
+@pytest.mark.parametrize(
+    ("raw", "others", "outcome"),
+    [
+        (0.0, -2.0, "fails"),  # softplus(0) = log 2
+        (0.0, 1.0, "fails"),  # a raw scale of 0 is a reset one, though the others' sigmas are no smaller
+        (-1.0, -3.0, "fails"),
+        (-2.0, -2.0, "not measured"),  # such as a row of biases that starts at zero
+        (0.0, 0.0, "not measured"),
+        (-100.0, -2.0, "not measured"),  # sigma is as good as zero
+    ],
+)
+def test_pruned_weights_that_keep_their_noise(model, raw, others, outcome):
     assert audit(model, model.elbo).of("pruned-noise").outcome == "not applicable"
     with torch.no_grad():
         model.first.weight_mu[:, 0] = 0.0
-        model.first.weight_rho[:, 0] = 0.0  # softplus(0) = log 2
+        model.first.weight_rho[:] = others
+        model.first.weight_rho[:, 0] = raw
     finding = audit(model, model.elbo).of("pruned-noise")
-    assert finding.outcome == "fails"
-    assert finding.measured["noisy"] == 7
-    assert "0.693" in finding.detail
+    assert finding.outcome == outcome
+    if outcome == "fails":
+        assert finding.measured["noisy"] == 7
+        assert f"{math.log1p(math.exp(raw)):.3g}" in finding.detail
+    else:
+        assert "first.weight_mu" in finding.detail
+        assert "started at zero?" in finding.detail

@@ -201,7 +201,7 @@ def _apply_rules(case: Case, optimizer: torch.optim.Optimizer | None, steps: int
         )
         seen = dict.fromkeys(seen, Seen("not measured", detail))
     seen["sigma-frozen"] = sigma.frozen(case, optimizer, steps)
-    seen["pruned-noise"] = sigma.noisy_where_pruned(case.groups)
+    seen["pruned-noise"] = sigma.noisy_where_pruned(case)
     return seen
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import torch
 from torch import Tensor, optim
@@ -15,6 +15,7 @@ from bench.judge.audit.findings import Seen
 DRAWS = 4  # least number of gradients to average a drift over
 MORE = 4  # times the draws, where noise hides how far sigma gets
 STILL = 0.05  # a smaller relative change over the whole training leaves sigma where it started
+APART = 2.0  # times the largest sigma of the other weights: a larger sigma of all zero means is not as it started
 _SCALED = (*(optim.Adam, optim.AdamW, optim.Adamax, optim.NAdam, optim.RAdam), optim.RMSprop, optim.Rprop)
 _BY_GRADIENT = (optim.SGD, optim.ASGD)
 
@@ -134,21 +135,36 @@ def decayed(case: Case, optimizer: torch.optim.Optimizer) -> Seen:
     return Seen("fails", f"{kind}'s weight_decay pulls {shown}: {'; '.join(effects)}", {"tensors": len(hit)})
 
 
-def noisy_where_pruned(factors: Sequence[Factor]) -> Seen:
-    """Say whether weights whose mean is exactly zero, among others whose mean is not, still have noise."""
-    pruned, noisy, example = 0, 0, 0.0
-    for factor in factors:
+def noisy_where_pruned(case: Case) -> Seen:
+    """Say whether weights whose mean is exactly zero, among others whose mean is not, still have noise.
+
+    Some means may start at zero, such as biases in one tensor with weights. So it fails only where sigma is not that of
+    the other weights.
+    """
+    pruned, noisy, example, unsure = 0, 0, 0.0, []
+    for factor in case.groups:
         mean, std = factor.mean().detach(), factor.spread().detach()
         zero = mean == 0
         if bool(zero.all()):  # means that start at zero
             continue
         left = std[zero & (std > 0)]
         pruned += int(zero.sum())
-        noisy += len(left)
-        example = float(left.mean()) if len(left) else example
+        if len(left) and (left.min() > APART * std[~zero].max() or _was_reset(case.objective, factor, zero)):
+            noisy += len(left)
+            example = float(left.mean())
+        elif len(left):
+            unsure.append(factor.name)
     if not pruned:
         return Seen("not applicable", "no weight is pruned")
     detail = f"{noisy:,} of {pruned:,} weights with mean 0 have noise"
     if noisy:
         return Seen("fails", f"{detail}, sigma {example:.3g} on average", {"noisy": noisy})
+    if unsure:
+        return Seen("not measured", f"some means of {'; '.join(unsure)} are 0: pruned, or started at zero?")
     return Seen("passes", detail, {"noisy": 0})
+
+
+def _was_reset(objective: AuditedObjective, factor: Factor, zero: Tensor) -> bool:
+    """Return whether the raw scale is exactly 0 where `zero` is true, and nowhere else."""
+    raws = [objective.parameters[name].detach() for name in objective.paths(factor.std().sum())]
+    return any(raw.shape == zero.shape and torch.equal(raw == 0, zero) for raw in raws)
