@@ -124,7 +124,7 @@ def audit_torch(
     groups = list(factors) if factors is not None else factors_by_name(lambda: objective.named)
     lone = means_without_scale(objective.parameters, groups) if factors is None and kl is None else []
     perhaps = perhaps_layers(groups) if factors is None else []
-    case = Case(objective, groups, kl, n_train, prior_std, draws, lone, perhaps)
+    case = Case(objective, groups, kl, n_train, prior_std, draws, lone, perhaps_layers=perhaps)
     seen = _apply_rules(case, optimizer, epochs * math.ceil(n_train / objective.batch_size))
     if optimizer is not None:
         seen["decayed-posterior"] = sigma.decayed(case, optimizer)
