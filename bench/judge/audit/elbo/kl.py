@@ -47,8 +47,8 @@ def judge(case: Case, data: DataWeight | None, has_slopes: bool) -> dict[str, Se
     # Where kl= is known, unlike weights are a mistake in any case; a KL of Gaussians may not be there at all.
     if found.missed and (case.kl is None or not _differ([t.per_epoch for t in _known(found)])):
         return dict.fromkeys(RULES, Seen("not measured", _unexplained(case, found.missed)))
-    missing = [t.name for t in found.tensors if is_missing(t.per_epoch) and t.per_epoch.error < ALIKE]
-    if heads := [name for name in missing if name in case.perhaps_layers]:
+    asked_of = [(t.name, t.per_epoch) for t in found.tensors if t.name in case.perhaps_layers]
+    if heads := [name for name, weight in asked_of if is_missing(weight) and 1 - weight.value > 2 * weight.error]:
         asked = f"no KL of {'; '.join(heads)} is seen: forgotten, or a layer that makes outputs? give factors="
         return dict.fromkeys(RULES, Seen("not measured", asked))
     return dict(zip(RULES, (*_scale_and_sign(case, found, data), _width(case, found)), strict=True))
