@@ -61,6 +61,17 @@ def test_parameters_of_the_prior_are_not_unused():
     assert report.of("kl-scale").outcome == "passes"  # where they are no posterior of their own
 
 
+def test_a_prior_of_a_prior_is_not_unused_but_a_layer_under_it_is():
+    def prior(net, w):
+        tau = net.prior_tau.exp()
+        spare = Normal(0.0, tau).log_prob(net.spare).sum() / w.numel()  # its gradient moves with tau too
+        return Normal(0.0, tau).log_prob(w) + (Normal(0.0, net.prior_lambda.exp()).log_prob(tau) + spare) / w.numel()
+
+    net = Single(prior, prior_tau=torch.zeros(()), prior_lambda=torch.zeros(()), spare=torch.ones(3))
+    finding = audit(net, elbo_of(net), nll=net.nll).of("unused-layer")
+    assert finding.detail.endswith("for spare")
+
+
 def test_a_sigma_that_the_network_never_uses_is_not_excused_by_its_mean():
     class Mean(Single):
         def _nll(self, x, y, w, **options):
@@ -163,3 +174,16 @@ def test_pruned_weights_that_keep_their_noise(model, raw, others, outcome):
     else:
         assert "first.weight_mu" in finding.detail
         assert "started at zero?" in finding.detail
+
+
+def test_bfloat16_within_the_loss_rounds_as_bfloat16():
+    net = Single()
+
+    def nll(x, y):
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            out = functional.linear(x, net.draw())
+        return functional.cross_entropy(out.float(), (y[:, 0] * 2).long() % 5, reduction="sum")
+
+    finding = audit(net, lambda x, y: nll(x, y) + net.analytic() / STEPS, nll=nll).of("detached-gradient")
+    assert finding.outcome == "not measured"
+    assert "computed in bfloat16; audit without autocast" in finding.detail

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ RESOLVED = 0.1  # a slope counts if two step lengths agree to this share, and ro
 NEARER = 0.5  # shorter steps come nearer to autograd's slope if they leave less than this share of the difference
 SAME_DATA = 1e-6  # of a tensor's gradient: how far rounding moves a part that should cancel
 NUDGE = 0.1  # of each number: how far the other parameters are moved
+HALF = (torch.bfloat16, torch.float16)  # the coarser first
 ANEW = "draw noise anew for each pass (torch.randn_like) instead of writing it in place"
 
 
@@ -33,9 +35,8 @@ def detached(objective: AuditedObjective, data: DataWeight | None) -> Seen:
     overwritten = _overwritten(objective)  # exact, while differences may be as large as 30 % without a mistake
     wrong, written = overwritten or ([], "")
     if bad or wrong:
-        parts = (
-            [f"the slope is not autograd's along {', '.join(slope.shown() for slope in bad.values())}"] if bad else []
-        )
+        shown = ", ".join(slope.shown() for slope in bad.values())
+        parts = [f"the slope is not autograd's along {shown}"] if bad else []
         if wrong:
             parts.append(
                 f"the loss writes {written} in place before backward has used it, as passes that share a buffer do, "
@@ -43,14 +44,32 @@ def detached(objective: AuditedObjective, data: DataWeight | None) -> Seen:
             )
         elif overwritten is None:
             parts.append(f"if noise is kept in a buffer, {ANEW}")
-        explained = bool(wrong) and set(bad) <= set(wrong)
-        return Seen("fails", "; ".join(parts), {"tensors": len({*bad, *wrong})}, advised=explained)
+        is_explained = bool(wrong) and set(bad) <= set(wrong)
+        return Seen("fails", "; ".join(parts), {"tensors": len({*bad, *wrong})}, advised=is_explained)
+    coarsest = _coarsest(objective)
+    why = "audit in float64"
+    if coarsest in HALF:
+        why = f"parts of the loss are computed in {str(coarsest).removeprefix('torch.')}; audit without autocast"
     if len(unresolved) == len(found):
-        return Seen("not measured", "no slope stands out from rounding; audit in float64")
+        return Seen("not measured", f"no slope stands out from rounding; {why}")
     detail = f"the loss's slope is autograd's along {len(found) - len(unresolved)} of {len(found)} parameter tensors"
     if unresolved:
         detail += f" (no step length resolves it along {', '.join(unresolved)})"
     return Seen("passes", detail, {"tensors": 0})
+
+
+def _coarsest(objective: AuditedObjective) -> torch.dtype:
+    """Return the half precision type that autograd saves tensors of, as under autocast; else the loss's own type."""
+    kinds: set[torch.dtype] = set()
+
+    def keep(saved: Tensor) -> Tensor:
+        kinds.add(saved.dtype)
+        return saved.detach()
+
+    own = objective.loss(objective.batches[0], 0).dtype
+    with contextlib.suppress(RuntimeError), torch.autograd.graph.saved_tensors_hooks(keep, lambda saved: saved):
+        objective.loss(objective.batches[0], 0)  # torch.func has no such hooks and raises
+    return next((kind for kind in HALF if kind in kinds), own)
 
 
 def _overwritten(objective: AuditedObjective) -> tuple[list[str], str] | None:
@@ -93,7 +112,10 @@ def unused(objective: AuditedObjective, factors: Sequence[Factor]) -> Seen:
     gradients = [objective.gradient(objective.loss(batch, 0)) for batch in objective.batches]
     unreached = [name for name in objective.parameters if _same(name, gradients)]
     try:
-        prior = [name for name in unreached if _moves_with_others(objective, name, unreached, factors)]
+        reached = [name for name in objective.parameters if name not in unreached]
+        prior = [name for name in unreached if _moves_with_others(objective, name, reached, factors)]
+        while above := [name for name in unreached if name not in prior and _is_above(objective, name, prior, factors)]:
+            prior += above
     except NotFinite as error:
         return Seen("not measured", f"{', '.join(unreached)}: {error}")
     names = [name for name in unreached if name not in prior]
@@ -143,8 +165,7 @@ def slopes(objective: AuditedObjective, without_data: float | None = None) -> li
         return whole if without_data is None else whole - without_data * objective.nll(objective.batches[0], 0)
 
     gradient = objective.gradient(value())
-    eps = torch.finfo(value().dtype).eps
-    rounding = 4 * eps * abs(objective.value())
+    rounding = 4 * torch.finfo(_coarsest(objective)).eps * abs(objective.value())
     return [_slope(objective, value, name, gradient, rounding) for name in objective.parameters]
 
 
@@ -206,9 +227,9 @@ def _difference(
 
 
 def _moves_with_others(
-    objective: AuditedObjective, name: str, unreached: Sequence[str], factors: Sequence[Factor]
+    objective: AuditedObjective, name: str, reached: Sequence[str], factors: Sequence[Factor]
 ) -> bool:
-    """Return whether a parameter that no data reach acts on parameters that data reach.
+    """Return whether a parameter that no data reach acts on parameters that data reach, or on a prior's.
 
     A prior's scale gets its gradient from the weights under it, and another gradient when they move. The gradient of
     an unused layer depends on the layer alone. Mean and sigma of the same weights are one layer: neither excuses the
@@ -216,8 +237,15 @@ def _moves_with_others(
     """
     groups = [objective.paths(factor.mean().sum()) | objective.paths(factor.std().sum()) for factor in factors]
     layer = {other for group in groups if name in group for other in group}
-    others = [other for other in objective.parameters if other not in unreached and other not in layer]
+    others = [other for other in reached if other not in layer]
     return bool(others) and not _same(name, _before_and_after(objective, others))
+
+
+def _is_above(objective: AuditedObjective, name: str, prior: Sequence[str], factors: Sequence[Factor]) -> bool:
+    """Return whether a parameter is of the prior of a prior: no larger than what it acts on, unlike an unused layer."""
+    n = objective.parameters[name].numel()
+    below = [other for other in prior if objective.parameters[other].numel() >= n]
+    return _moves_with_others(objective, name, below, factors)
 
 
 def _before_and_after(objective: AuditedObjective, moved: Sequence[str]) -> list[Gradient]:
