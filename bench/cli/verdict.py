@@ -78,7 +78,7 @@ def _verdict(arguments: argparse.Namespace) -> int:
         _refuse(arguments, {"document": None, "all": False}, "the documents' numbers; leave it out")
         return _answer(arguments)
     material = material_of(arguments)
-    if PAPER in (arguments.claim, arguments.document):
+    if PAPER in ((arguments.claim or "").partition(".")[0], arguments.document):
         return _paper(arguments, material)
     judgement = material.judgement
     if arguments.document is not None:

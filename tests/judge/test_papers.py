@@ -5,6 +5,7 @@ import re
 
 import pytest
 
+from bench.cli import USAGE
 from bench.cli.main import main
 from bench.core.store import Store
 from bench.judge.shorter import records_of
@@ -301,6 +302,8 @@ def test_the_command_and_the_figure(folder, capsys):
     assert "1.36 % with 400 units is open: 2 of 5 seeds so far; the lowest error is" in said
     assert main(["verdict", "--document", "blundell2015", "--results", str(folder), "--json"]) == 0
     assert {row["number"] for row in json.loads(capsys.readouterr().out)} == set(CLAIMS)
+    assert main(["verdict", SMALL, "--results", str(folder)]) == USAGE
+    assert "a paper with a table of its own; give its name alone" in capsys.readouterr().err
     (figure,) = learning.make(Material(folder))
     assert "scale mixture 2" in figure.caption
     with style():
