@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from bench.cli.main import Parser, guarded
 from bench.plan.cells import Selection, cells
 from bench.run.jobs import WorkJob, work_job
 from bench.run.options import Options
@@ -25,8 +26,15 @@ from bench.run.remote.task import FitTask
 PARCEL_BYTES = 40 * 2**20  # eight networks of 1.2 million parameters in float32, and their scores
 
 
-def main() -> None:
-    """Print the table."""
+def main() -> int:
+    """Print the table, and return the exit code."""
+    Parser(
+        prog="python -m benchmarks.cluster", description="What a task of a cluster costs beyond its fit."
+    ).parse_args()
+    return guarded(_measure)
+
+
+def _measure() -> int:
     job = work_job(cells(Selection(approaches=("uniform",), profile="smoke")), Options("elsewhere", threads=1))
     with tempfile.TemporaryDirectory() as folder, contextlib.closing(start_local(1)) as pool:
         said = _program(Path(folder) / "said", 'echo \'{"kind":"end"}\'')
@@ -41,6 +49,7 @@ def main() -> None:
         _show(f"the same, and {PARCEL_BYTES >> 20} MiB sent to the worker", 10, lambda: _do(pool, job, parcel, said))
         _show(f"the same, and {PARCEL_BYTES >> 20} MiB sent back", 10, lambda: _do(pool, job, {}, back))
         _show("with a child process that imports what a fit needs", 5, lambda: _do(pool, job, {}, sys.executable))
+    return 0
 
 
 def _program(path: Path, text: str) -> str:
@@ -66,4 +75,4 @@ def _show(what: str, repeats: int, action: Callable[[], object]) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

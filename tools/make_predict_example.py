@@ -17,6 +17,8 @@ from typing import Any
 
 import numpy as np
 
+from bench.cli.main import Parser, guarded
+from bench.cli.options import given_folder
 from bench.core.files import with_block, write_atomically
 from bench.show.predict import PictureAnswer, Predictor, show
 from bench.show.predict.normalise import Normalised, normalise
@@ -51,8 +53,14 @@ def printed(images: list[dict[str, Any]]) -> str:
     return "\n\n".join([*(show.text(*part) for part in parts), show.rules(answers)])
 
 
-def main(results: str) -> None:
-    """Make the files."""
+def main() -> int:
+    """Make the files, and return the exit code."""
+    parser = Parser(prog="python -m tools.make_predict_example", description="Make the worked example of predict.")
+    parser.add_argument("results", type=given_folder, metavar="RESULTS", help="a results folder with the fits")
+    return guarded(lambda: _make(parser.parse_args().results))
+
+
+def _make(results: Path) -> int:
     os.environ["COLUMNS"] = "80"  # of the printed block
     with tempfile.TemporaryDirectory() as folder:
         images = [normalise(path) for path in pictures(Path(folder))]
@@ -66,7 +74,8 @@ def main(results: str) -> None:
     page = DOCS / "predict.md"
     write_atomically(page, with_block(page, *MARKS, printed(shown)))
     show.save(show.draw(images, answers), DOCS / "predict.png")
+    return 0
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    sys.exit(main())

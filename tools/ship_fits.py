@@ -15,6 +15,8 @@ import numpy as np
 import torch
 from tabulate import tabulate
 
+from bench.cli.main import Parser, guarded
+from bench.cli.options import given_folder
 from bench.core.files import with_block, write_atomically
 from bench.core.project import RESULTS, TOP
 from bench.core.store import Store
@@ -36,12 +38,19 @@ MARKS = ("<!-- float16 -->\n\n", "\n\n<!-- end of float16 -->")
 COLUMNS = ("fit", "MB", "largest change of a probability", "mean", "other digits", "accuracy before", "after")
 
 
-def main(results: str) -> None:
-    """Make the files and the table."""
-    table = tabulate(_rows(Store(Path(results))), headers=COLUMNS, tablefmt="github", disable_numparse=True)
+def main() -> int:
+    """Make the files and the table, and return the exit code."""
+    parser = Parser(prog="python -m tools.ship_fits", description="Make the fits that come with the suite.")
+    parser.add_argument("results", type=given_folder, metavar="RESULTS", help="a results folder that has them")
+    return guarded(lambda: _ship(parser.parse_args().results))
+
+
+def _ship(results: Path) -> int:
+    table = tabulate(_rows(Store(results)), headers=COLUMNS, tablefmt="github", disable_numparse=True)
     folder = RESULTS / fits.SHIPPED
     write_atomically(folder / LIST, listing(folder).encode())
     write_atomically(PAGE, with_block(PAGE, *MARKS, table))
+    return 0
 
 
 def _rows(trained: Store) -> Iterator[tuple[str, ...]]:
@@ -87,4 +96,4 @@ def _summary(posterior: Posterior, x: torch.Tensor) -> DrawSummary:
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    sys.exit(main())

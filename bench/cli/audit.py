@@ -9,9 +9,11 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from bench.cli import FAILED
-from bench.cli.options import add_place, add_wide, check_place, check_records
+from bench.cli import FAILED, INCOMPLETE
+from bench.cli.options import add_place, add_wide, check_place, check_records, warn
 from bench.core.errors import ConfigError, MissingFramework, check_known
+from bench.core.folder import Problem
+from bench.core.records import Record
 from bench.core.store import Store
 from bench.judge.audit.approach import audit_approach
 from bench.judge.audit.check import approaches_of, check_approach
@@ -125,9 +127,14 @@ def _audit_parts(arguments: argparse.Namespace) -> int:
         check_known("document", DOCUMENTS, arguments.document)
     if arguments.rule is not None:
         check_known("rule", RULES, arguments.rule)
+    records: list[Record] = []
+    problems: list[Problem] = []
     if {"documents", "records"} & set(arguments.what or PARTS):
         check_records(arguments)
-    found = [finding for finding in _findings(arguments) if arguments.rule in (None, finding.rule)]
+        records, problems = Store(arguments.results).all_records()
+    for problem in problems:
+        warn(problem.reason)
+    found = [finding for finding in _findings(arguments, records) if arguments.rule in (None, finding.rule)]
     if not found:
         hint = "name other parts" if arguments.rule is None else "leave out --rule, or name other parts"
         raise ConfigError(f"there is nothing to audit; {hint}")
@@ -139,13 +146,15 @@ def _audit_parts(arguments: argparse.Namespace) -> int:
         print(_summary(found))
     # A rule that fails in a document is a finding about the document. The exit code is about our own subjects.
     ours = [finding for finding in found if finding.subject not in DOCUMENTS]
-    return FAILED if any(finding.outcome == "fails" for finding in ours) else 0
+    if any(finding.outcome == "fails" for finding in ours):
+        return FAILED
+    return INCOMPLETE if problems else 0
 
 
-def _findings(arguments: argparse.Namespace) -> Iterable[Finding]:
+def _findings(arguments: argparse.Namespace, stored: Sequence[Record]) -> Iterable[Finding]:
     store = Store(arguments.results)
     parts = arguments.what or PARTS
-    records = select(store.all_records()[0], arguments.profile, arguments.device.split(":")[0], arguments.precision)
+    records = select(stored, arguments.profile, arguments.device.split(":")[0], arguments.precision)
     if "documents" in parts:
         documents = [arguments.document] if arguments.document else list(DOCUMENTS)
         yield from audit_documents(documents, Numbers(Results(records, manifests()), read_all(store)[0]))

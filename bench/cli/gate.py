@@ -12,7 +12,7 @@ from contextlib import nullcontext
 from pathlib import Path
 
 from bench.cli import FAILED, INCOMPLETE
-from bench.cli.options import add_wide, count, threads
+from bench.cli.options import add_wide, count, given_folder, threads
 from bench.core.errors import ConfigError, StoreError
 from bench.core.files import check_writable, write_atomically
 from bench.core.project import usual_results
@@ -41,7 +41,9 @@ def add(parser: argparse.ArgumentParser) -> None:
         help="default: ./results, or if it has no records, the shipped records",
     )
     where = parser.add_mutually_exclusive_group()
-    where.add_argument("--results", type=Path, metavar="DIR", help="keep the fresh run here (default: a temporary one)")
+    where.add_argument(
+        "--results", type=given_folder, metavar="DIR", help="keep the fresh run here (default: a temporary one)"
+    )
     where.add_argument("--fresh", type=Path, metavar="DIR", help="judge this fresh run instead of making one")
     parser.add_argument(
         "--threads", type=threads, help="threads of a fit (default: all cores, a share of them with --workers)"
@@ -62,6 +64,8 @@ def _gate(arguments: argparse.Namespace) -> int:
         raise ConfigError("--workers is for the gate's own fresh run, and --fresh runs nothing")
     if arguments.fresh is not None and not arguments.fresh.is_dir():
         raise ConfigError(f"--fresh {arguments.fresh} is not a folder; give one that a gate has filled")
+    if next(arguments.reference.glob("records/*/*.json"), None) is None:
+        raise ConfigError(f"--reference {arguments.reference} has no records; give a folder that `run` has filled")
     gate = load_gate(arguments.gate)
     _check_files(arguments)
     report = _report(arguments, gate)

@@ -34,9 +34,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     options.add_place(parser)
     options.add_wide(parser)
     add_training_on_request(parser)
-    parser.add_argument(
-        "--seeds", type=options.seeds, default=(0, 1, 2), metavar="N", help="with --run: a count or a list (3)"
-    )
+    parser.add_argument("--seeds", type=options.seeds, metavar="N", help="with --run: a count or a list (default: 3)")
     parser.add_argument("--data-set", help=f"data set to show besides mnist, or {ALL} (default: the approach's first)")
     parser.add_argument("--json", action="store_true", help="for machines")
     parser.add_argument("--write", action="store_true", help="write ladder_APPROACH to RESULTS/tables, all data sets")
@@ -48,8 +46,11 @@ def _ladder(arguments: argparse.Namespace) -> int:
     options.refuse_other_tasks(arguments)
     if arguments.run or arguments.write:
         options.refuse_to_write(arguments, "--results DIR")
+    if arguments.seeds is not None and not arguments.run:
+        raise ConfigError("--seeds is for --run, which trains what is missing; leave it out")
+    arguments.seeds = arguments.seeds or (0, 1, 2)
     if arguments.all == bool(arguments.approaches):
-        raise ConfigError("give either --all or names of approaches (see `python -m bench list`)")
+        raise ConfigError("give either --all or names of approaches (see `python -m bench list`), not both")
     ladders = chosen(arguments.approaches)
     for one in ladders:
         if arguments.data_set not in (None, ALL, *one.ood):

@@ -99,10 +99,24 @@ def positive(text: str) -> float:
     return value
 
 
+def given_path(text: str) -> Path:
+    """Return a path; an empty one would be the folder that the command runs in."""
+    if not text:
+        raise argparse.ArgumentTypeError("the name is empty; give a file or a folder, or leave the option out")
+    return Path(text)
+
+
+def given_folder(text: str) -> Path:
+    """Return the path of a folder, which need not exist yet."""
+    if given_path(text).exists() and not Path(text).is_dir():
+        raise argparse.ArgumentTypeError(f"{text} is a file; give a results folder")
+    return Path(text)
+
+
 def _approach_folder(text: str) -> str:
     """Register a folder of approaches, before anything reads the registry."""
-    if not Path(text).exists():
-        raise argparse.ArgumentTypeError(f"{text} is not there; give a folder with NAME.py and NAME.toml")
+    if not given_path(text).is_dir():
+        raise argparse.ArgumentTypeError(f"{text} is no folder; give one with NAME.py and NAME.toml")
     plugins.add_to_path(text)
     return text
 
@@ -127,7 +141,7 @@ def add_results(parser: argparse.ArgumentParser, reads: bool = True) -> None:
     """
     default = usual_results() if reads else OWN
     text = f"default: ./{OWN}" + (", or if it has no records, the shipped records" if reads else "")
-    parser.add_argument("--results", type=Path, default=default, metavar="DIR", help=text)
+    parser.add_argument("--results", type=given_folder, default=default, metavar="DIR", help=text)
 
 
 def is_shipped(arguments: argparse.Namespace) -> bool:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from bench.cli import USAGE
-from bench.cli.options import add_approach_path, tell_place, warn
+from bench.cli.options import add_approach_path, given_folder, tell_place, warn
 from bench.core.errors import BenchError, ConfigError, UnusableImage
 from bench.core.project import usual_results
 from bench.core.store import Store
@@ -41,7 +41,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="for machines")
     parser.add_argument(
         "--results",
-        type=Path,
+        type=given_folder,
         default=usual_results("fits", fits.SHIPPED),
         metavar="DIR",
         help="default: ./results, or if nothing was trained there, the shipped networks",
@@ -61,7 +61,7 @@ def _predict(arguments: argparse.Namespace) -> int:
     if arguments.all and arguments.approach:
         raise ConfigError("give either --all or --approach, not both")
     if arguments.figure is not None:
-        show.check_figure(arguments.figure, len(arguments.images))
+        show.check_figure(arguments.figure, arguments.images)
     tell_place(arguments)
     predictors = _predictors(arguments)
     images, unusable = _read(arguments.images)

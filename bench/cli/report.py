@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 
 from bench.cli import INCOMPLETE
-from bench.cli.options import add_baseline, add_place, check_records, names, refuse_to_write, say
+from bench.cli.options import add_baseline, add_place, check_records, given_path, names, refuse_to_write, say
 from bench.cli.table import material_of, warn
 from bench.core.errors import ConfigError, check_known
 from bench.core.files import check_writable
@@ -23,7 +22,9 @@ def add(parser: argparse.ArgumentParser) -> None:
     )
     add_place(parser)
     add_baseline(parser)
-    parser.add_argument("--output", type=Path, metavar="FILE", help="the page (default: RESULTS/report/index.html)")
+    parser.add_argument(
+        "--output", type=given_path, metavar="FILE", help="the page (default: RESULTS/report/index.html)"
+    )
     parser.add_argument(
         "--format", type=names, metavar="F,...", default=("html", "md", "csv", "tex"), help="default: html,md,csv,tex"
     )

@@ -63,7 +63,12 @@ def _table(arguments: argparse.Namespace) -> int:
     text = ""
     if arguments.name is not None:
         table = one_table(material, arguments.name)
-        text = render(material.beside.only_own(table) if arguments.only else table, arguments.format)
+        if arguments.only:
+            table = material.beside.only_own(table)
+            if not table.rows:
+                conditions = f"profile {arguments.profile}, {arguments.device}, {arguments.precision}"
+                raise ConfigError(f"{arguments.results} has no record with {conditions} for table {table.name}")
+        text = render(table, arguments.format)
     warn(material)
     made = all_tables(material) if arguments.write or arguments.readme else {}
     if arguments.write:

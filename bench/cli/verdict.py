@@ -139,7 +139,8 @@ def _paper(arguments: argparse.Namespace, material: Material) -> int:
 def _answer(arguments: argparse.Namespace) -> int:
     """Print the trial, or what is known of the user's number."""
     if arguments.claim is not None:
-        raise ConfigError(f"a number of your own excludes the claim '{arguments.claim}'; leave out one of the two")
+        what = "--trial judges the judge" if arguments.trial else "a number of your own is no claim of a document"
+        raise ConfigError(f"{what}; leave out '{arguments.claim}'")
     if arguments.trial and _is_own(arguments):
         raise ConfigError("give either --trial or a number of your own, not both")
     material = material_of(arguments)

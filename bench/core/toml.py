@@ -56,7 +56,7 @@ def read_toml(path: Path, schema: type[T], what: str, remedy: str = "", **given:
         ConfigError: the file cannot be read, or does not have the form of the schema.
     """
     try:
-        text = read_file(path, LARGEST).decode("utf-8")
+        text = read_file(path, LARGEST).decode("utf-8-sig")  # some editors begin a file with a byte order mark
         raw = tomllib.loads(text, parse_float=_finite)
     except (DataCorrupt, ValueError, RecursionError) as error:
         problem = one_line(str(error).removeprefix(f"{path}: "))

@@ -8,19 +8,24 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
+from collections.abc import Sequence
 
-from bench.cli.main import guarded
+from bench.cli.main import Parser, guarded
 from bench.core.errors import check_known
 from benchmarks.outsider.running import GOOD, NOTES, judged, plan
 
 
 def main() -> int:
     """Audit and print what the command line asks for, and return the exit code."""
-    return guarded(lambda: _main(sys.argv[1:]))
+    parser = Parser(prog="python -m benchmarks.outsider", description="Audit small objectives of many styles.")
+    parser.add_argument("styles", nargs="*", metavar="STYLE", help="only these, and what the audit says of them")
+    parser.add_argument("--all", action="store_true", help="every mistake of every style")
+    given = parser.parse_args()
+    return guarded(lambda: _main(given.styles, given.all))
 
 
-def _main(arguments: list[str]) -> int:
-    names, chosen = [each for each in arguments if each != "--all"], list(plan("--all" in arguments))
+def _main(names: Sequence[str], every_mistake: bool) -> int:
+    chosen = list(plan(every_mistake))
     check_known("style", {style.name for style, _ in chosen}, *names)
     table, open_ends = Counter[tuple[str, str]](), 0
     for style, fault in chosen:

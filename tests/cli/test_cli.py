@@ -59,6 +59,16 @@ def lines(capsys):
         (["verdict", "--results", "/no/folder"], "--results /no/folder is not a folder"),
         (["verdict", "--document", "feldman2018", "--recipe", "corrected"], "--recipe is for a number of your own"),
         (["verdict", "--trial", "--document", "feldman2018"], "--document is for the documents' numbers"),
+        (["verdict", "--trial", "mlp"], "--trial judges the judge; leave out 'mlp'"),
+        (["run", "uniform", "--results", ""], "the name is empty"),
+        (["report", "--output", ""], "the name is empty"),
+        (["plan", "uniform", "--results", __file__], "is a file; give a results folder"),
+        (["plan", "uniform", "--approach-path", __file__], "is no folder"),
+        (["predict", "a.png", "--results", __file__], "is a file"),
+        (["predict", "a.png", "b.png", "--figure", "./b.png"], "would replace that picture"),
+        (["gate", "--reference", "/no/folder"], "--reference /no/folder has no records"),
+        (["ladder", "mlp", "--seeds", "3"], "--seeds is for --run"),
+        (["table", "calibration", "--profile", "smoke", "--only", "mine"], "no record with profile smoke"),
         (["table", "--check"], "name it with --readme"),
         (["table", "--format", "md"], "--format md is for one table"),
         (["compare", ".", "--verify", "--json"], "--json does not apply to --verify"),
@@ -164,7 +174,7 @@ def test_results_that_are_a_file_are_one_line(tmp_path, capsys):
     place = tmp_path / "results"
     place.write_text("")
     assert main(["run", "uniform", "--profile", "smoke", "--results", str(place)]) == USAGE
-    assert "choose another folder" in lines(capsys)[-1]
+    assert "is a file; give a results folder" in lines(capsys)[-1]
 
 
 def test_an_unreadable_record_is_named_and_the_code_says_so(tmp_path, capsys):

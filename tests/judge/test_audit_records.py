@@ -7,7 +7,7 @@ import msgspec
 import numpy as np
 import torch
 
-from bench.cli import FAILED, USAGE
+from bench.cli import FAILED, INCOMPLETE, USAGE
 from bench.cli.main import main
 from bench.core.store import Store
 from bench.interface import Split
@@ -153,6 +153,11 @@ def test_the_command(tmp_path, capsys):
     Store(tmp_path).write(record("mlp"))
     assert main(["audit", "records", "--rule", "one-seed", *place]) == FAILED
     assert "to do: run two seeds" in capsys.readouterr().out
+    (stored,) = (tmp_path / "records").glob("*/*.json")
+    stored.write_text(stored.read_text()[:-20])
+    Store(tmp_path).write(record("mlp", seed=1))
+    assert main(["audit", "records", "--rule", "stale-result", *place]) == INCOMPLETE
+    assert stored.name in capsys.readouterr().err
     assert main(["audit", "--rules", *place]) == 0
     for arguments in (["nothing"], ["--rule", "kl-scael"], ["--document", "feldman"], ["data", "--rule", "kl-scale"]):
         assert main(["audit", *arguments, *place]) == USAGE

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import integrate, stats
 
-from bench.judge.stats.one_more_run import Predictive, overlap
+from bench.judge.stats.one_more_run import Predictive, density_ratio, overlap
 
 FINITE = st.floats(-50, 50)
 SPREAD = st.floats(0.01, 10)
@@ -65,3 +65,30 @@ def test_identical_distributions_share_everything_and_distant_ones_nothing(mean,
     # t with one degree of freedom, the widest, has 1 / (pi t) beyond t: next to nothing. Distributions that cross are
     # cut into parts of .001, and at most one part errs here.
     assert overlap(one, Predictive(mean + 1e6 * sd, sd, n)) < 0.001 + 1e-5
+
+
+def of_runs(runs):
+    return Predictive(float(np.mean(runs)), float(np.std(runs, ddof=1)), len(runs))
+
+
+def test_the_best_of_eight_identical_alternatives_reaches_a_ratio_of_ten_by_chance():
+    # Eight alternatives that do nothing, five seeds each, and a report from the same distribution. The largest of the
+    # eight ratios reaches ten in about 9 % of the reports (standard error of 3,000 reports: .5 %). So one large ratio
+    # among many alternatives is no sign that a claim tells them apart: the distributions decide that, without the
+    # report. A ratio above 1,000 comes about once in 1,000 reports (standard error .06 %).
+    source = np.random.default_rng(5)
+    largest = []
+    for _ in range(3_000):
+        published, *others = map(of_runs, source.normal(size=(9, 5)))
+        report = float(source.normal())
+        largest.append(max(density_ratio(published, one, report, report) for one in others))
+    assert abs(np.mean(np.array(largest) >= 10) - 0.09) < 3 * 0.005
+    assert abs(np.mean(np.array(largest) > 1_000) - 0.001) < 3 * 0.0006
+
+
+def test_five_seeds_of_two_identical_recipes_mostly_share_more_than_half():
+    # In 9 of 100 cases the five seeds of either happen to lie apart (standard error of 1,000 cases: .9 %): then a
+    # number that tests nothing is not called so. The error is on the side of saying less.
+    pairs = np.random.default_rng(6).normal(size=(1_000, 2, 5))
+    apart = np.mean([overlap(of_runs(one), of_runs(other)) <= 0.5 for one, other in pairs])
+    assert abs(apart - 0.09) < 3 * 0.009

@@ -95,14 +95,16 @@ def likely(probabilities: Sequence[float]) -> str:
     return ", ".join(f"{digit}: {probabilities[digit]:.2f}" for digit in shown)
 
 
-def check_figure(path: Path, n_images: int) -> None:
-    """Raise ConfigError or StoreError if a figure of so many pictures cannot be written to this file."""
+def check_figure(path: Path, images: Sequence[Path]) -> None:
+    """Raise ConfigError or StoreError if a figure of these pictures cannot be written to this file."""
     if path.suffix.lower() not in FORMATS:
         raise ConfigError(f"figure '{path}' has no ending that is known; give one of {', '.join(FORMATS)}")
-    if n_images > MOST_IMAGES:
-        raise ConfigError(f"{n_images} pictures are too many for one figure; give at most {MOST_IMAGES}")
+    if len(images) > MOST_IMAGES:
+        raise ConfigError(f"{len(images)} pictures are too many for one figure; give at most {MOST_IMAGES}")
     if path.is_dir():
         raise ConfigError(f"--figure {path} is a folder; give a file")
+    if path.resolve() in {image.resolve() for image in images}:
+        raise ConfigError(f"--figure {path} would replace that picture; give another file")
     check_writable(path.parent)
 
 
