@@ -64,7 +64,8 @@ def _gate(arguments: argparse.Namespace) -> int:
         raise ConfigError("--workers is for the gate's own fresh run, and --fresh runs nothing")
     if arguments.fresh is not None and not arguments.fresh.is_dir():
         raise ConfigError(f"--fresh {arguments.fresh} is not a folder; give one that a gate has filled")
-    if next(arguments.reference.glob("records/*/*.json"), None) is None:
+    has_records = any(arguments.reference.glob("records/*/*.json"))
+    if arguments.fresh is None and not has_records:  # else the fresh run would be for nothing
         raise ConfigError(f"--reference {arguments.reference} has no records; give a folder that `run` has filled")
     gate = load_gate(arguments.gate)
     _check_files(arguments)
