@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import re
 import sys
 from pathlib import Path
@@ -108,9 +109,10 @@ def given_path(text: str) -> Path:
 
 def given_folder(text: str) -> Path:
     """Return the path of a folder, which need not exist yet."""
-    if given_path(text).exists() and not Path(text).is_dir():
+    path = given_path(text)
+    if os.path.isfile(path):  # pathlib's raises where the user may not look
         raise argparse.ArgumentTypeError(f"{text} is a file; give a results folder")
-    return Path(text)
+    return path
 
 
 def _approach_folder(text: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import textwrap
 from collections.abc import Sequence
 from pathlib import Path
@@ -103,7 +104,7 @@ def check_figure(path: Path, images: Sequence[Path]) -> None:
         raise ConfigError(f"{len(images)} pictures are too many for one figure; give at most {MOST_IMAGES}")
     if path.is_dir():
         raise ConfigError(f"--figure {path} is a folder; give a file")
-    if path.resolve() in {image.resolve() for image in images}:
+    if os.path.realpath(path) in map(os.path.realpath, images):  # which also answers for a loop of links
         raise ConfigError(f"--figure {path} would replace that picture; give another file")
     check_writable(path.parent)
 
