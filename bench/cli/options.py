@@ -118,7 +118,7 @@ def given_folder(text: str) -> Path:
 def _approach_folder(text: str) -> str:
     """Register a folder of approaches, before anything reads the registry."""
     if not given_path(text).is_dir():
-        raise argparse.ArgumentTypeError(f"{text} is no folder; give one with NAME.py and NAME.toml")
+        raise argparse.ArgumentTypeError(f"{text} is not a folder; give one with NAME.py and NAME.toml")
     plugins.add_to_path(text)
     return text
 

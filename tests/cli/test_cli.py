@@ -63,7 +63,7 @@ def lines(capsys):
         (["run", "uniform", "--results", ""], "the name is empty"),
         (["report", "--output", ""], "the name is empty"),
         (["plan", "uniform", "--results", __file__], "is a file; give a results folder"),
-        (["plan", "uniform", "--approach-path", __file__], "is no folder"),
+        (["plan", "uniform", "--approach-path", __file__], "is not a folder"),
         (["predict", "a.png", "--results", __file__], "is a file"),
         (["predict", "a.png", "b.png", "--figure", "./b.png"], "would replace that picture"),
         (["gate", "--reference", "/no/folder"], "--reference /no/folder has no records"),

@@ -139,7 +139,7 @@ def test_places_that_hold_nothing_are_named(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv(plugins.VARIABLE, os.pathsep.join([str(tmp_path / "empty"), str(tmp_path / "nowhere")]))
     assert [each.name for each in broken()] == ["empty", "nowhere"]
     assert main(["list", "--approach-path", str(tmp_path / "gone")]) == USAGE
-    assert "is no folder" in capsys.readouterr().err
+    assert "is not a folder" in capsys.readouterr().err
 
 
 def test_an_entry_point_registers_a_package(tmp_path, monkeypatch):

@@ -247,9 +247,9 @@ def _unclear(measured: Sequence[Mistake]) -> str:
     """Say of how many other corrections chance explains the change, and how many have too few pairs to know."""
     pairs = [one.accuracy.n for one in measured if one.accuracy and not one.is_clear]
     few = sum(n < ENOUGH for n in pairs)
-    said = (
-        [f"for {_that(len(pairs) - few, 'other', 'others')}, chance can explain the change"] if len(pairs) > few else []
-    )
+    said = []
+    if len(pairs) > few:
+        said.append(f"for {_that(len(pairs) - few, 'other', 'others')}, chance can explain the change")
     if few:
         said.append(f"for {few}, fewer than {ENOUGH} seeds finished with and without the mistake, too few to tell")
     return f" {'; '.join(said).capitalize()}." if said else ""

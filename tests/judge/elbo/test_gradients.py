@@ -176,6 +176,19 @@ def test_pruned_weights_that_keep_their_noise(model, raw, others, outcome):
         assert "started at zero?" in finding.detail
 
 
+@pytest.mark.parametrize("share", [0.2, 0.5, 0.95])
+@pytest.mark.parametrize(("raw", "outcome"), [(-2.0, "fails"), (-9.0, "not measured")])
+def test_a_mask_that_leaves_the_noise_is_told_from_means_that_start_at_zero(model, share, raw, outcome):
+    # sigma as the others', .127, or a thousandth of it; a mask of 35 weights has its zeros here and there
+    with torch.no_grad():
+        n = model.first.weight_mu.numel()
+        mask = (torch.arange(n) * 7919 % n < share * n).reshape(model.first.weight_mu.shape)
+        model.first.weight_mu[mask] = 0.0
+        model.first.weight_rho[:] = -2.0
+        model.first.weight_rho[mask] = raw
+    assert audit(model, model.elbo).of("pruned-noise").outcome == outcome
+
+
 def test_bfloat16_within_the_loss_rounds_as_bfloat16():
     net = Single()
 

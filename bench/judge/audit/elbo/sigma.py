@@ -15,7 +15,8 @@ from bench.judge.audit.findings import Seen
 DRAWS = 4  # least number of gradients to average a drift over
 MORE = 4  # times the draws, where noise hides how far sigma gets
 STILL = 0.05  # a smaller relative change over the whole training leaves sigma where it started
-APART = 2.0  # times the largest sigma of the other weights: a larger sigma of all zero means is not as it started
+RAISED = 2.0  # times the largest sigma of the other weights: a larger sigma of all zero means is not as it started
+QUIET = 0.1  # of the mean sigma of the other weights: a smaller sigma of zero means was taken away with them
 _SCALED = (*(optim.Adam, optim.AdamW, optim.Adamax, optim.NAdam, optim.RAdam), optim.RMSprop, optim.Rprop)
 _BY_GRADIENT = (optim.SGD, optim.ASGD)
 
@@ -138,8 +139,8 @@ def decayed(case: Case, optimizer: torch.optim.Optimizer) -> Seen:
 def noisy_where_pruned(case: Case) -> Seen:
     """Say whether weights whose mean is exactly zero, among others whose mean is not, still have noise.
 
-    Some means may start at zero, such as biases in one tensor with weights. So it fails only where sigma is not that of
-    the other weights.
+    Some means may start at zero, such as biases in one tensor with weights. So zeros in a block count only where sigma
+    is not that of the other weights.
     """
     pruned, noisy, example, unsure = 0, 0, 0.0, []
     for factor in case.groups:
@@ -149,7 +150,9 @@ def noisy_where_pruned(case: Case) -> Seen:
             continue
         left = std[zero & (std > 0)]
         pruned += int(zero.sum())
-        if len(left) and (left.min() > APART * std[~zero].max() or _was_reset(case.objective, factor, zero)):
+        keeps = len(left) > 0 and _is_scattered(zero) and left.mean() > QUIET * std[~zero].mean()
+        raised = len(left) > 0 and left.min() > RAISED * std[~zero].max()
+        if keeps or raised or (len(left) and _was_reset(case.objective, factor, zero)):
             noisy += len(left)
             example = float(left.mean())
         elif len(left):
@@ -162,6 +165,17 @@ def noisy_where_pruned(case: Case) -> Seen:
     if unsure:
         return Seen("not measured", f"some means of {'; '.join(unsure)} are 0: pruned, or started at zero?")
     return Seen("passes", detail, {"noisy": 0})
+
+
+def _is_scattered(zero: Tensor) -> bool:
+    """Return whether zeros lie about as a mask leaves them: not in whole slices, and mostly not side by side."""
+    slices = (zero.all(dim=dim, keepdim=True).expand_as(zero) for dim in range(zero.dim()) if zero.dim() > 1)
+    if any(torch.equal(each, zero) for each in slices):
+        return False
+    flat = zero.flatten().int()
+    n_zeros = int(flat.sum())
+    changes = int(flat.diff().abs().sum())  # of a random mask at least as many as the rarer kind has members
+    return 2 * changes > min(n_zeros, len(flat) - n_zeros)
 
 
 def _was_reset(objective: AuditedObjective, factor: Factor, zero: Tensor) -> bool:
