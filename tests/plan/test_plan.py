@@ -7,7 +7,7 @@ from msgspec import structs
 
 from bench.core.errors import ConfigError, MissingFramework
 from bench.core.reasons import Reason
-from bench.plan.cells import CELLS, USUAL, Selection, cells
+from bench.plan.cells import USUAL_CELLS, USUAL_PROTOCOLS, Selection, cells
 from bench.plan.costs import estimate
 from bench.plan.manifests import read_manifest
 from bench.plan.recipes import PROFILES, build, recipe_names, resolve
@@ -28,7 +28,7 @@ def runnable(name):
 def test_the_three_cells_and_the_variants_are_planned():
     planned = {(cell.approach, cell.recipe, cell.protocol) for cell in cells(Selection())}
     for name in DOCUMENTED:
-        for recipe, protocol in CELLS:
+        for recipe, protocol in USUAL_CELLS:
             assert ((name, recipe, protocol) in planned) == (recipe in manifest(name).recipes)
     assert ("mxnet_bbb", "published+scale-mixture", "common") in planned
     assert ("uniform", "published", "common") in planned
@@ -44,7 +44,8 @@ def test_shift_measures_what_is_measured_alike_and_only_where_it_is_named():
     assert (common.protocol, shift.protocol) == ("common", "shift")
     assert common.fit_key == shift.fit_key
     assert common.key != shift.key
-    assert {cell.protocol for cell in cells(Selection(approaches=("mlp",), recipes=("corrected",)))} == set(USUAL)
+    unnamed = cells(Selection(approaches=("mlp",), recipes=("corrected",)))
+    assert {cell.protocol for cell in unnamed} == set(USUAL_PROTOCOLS)
 
 
 def test_all_is_the_group_of_the_documents_and_leaves_other_groups_out(monkeypatch):
