@@ -1,4 +1,4 @@
-"""Other load: worked counts, a real other process, systems without such a count, and what a fit makes of it."""
+"""Other load: made-up counts of work, the system's real count, systems without a count, and the times of a fit."""
 
 from types import SimpleNamespace
 
@@ -24,12 +24,12 @@ def machine(monkeypatch):
             times = SimpleNamespace(user=user, nice=0.3, system=0.2, idle=idle, iowait=0.07, steal=0.5, guest=0.99)
             monkeypatch.setattr(load.psutil, "cpu_times", lambda: times)
 
-    monkeypatch.setattr(load.environment, "load_average", lambda: 50.0)  # which the count makes needless
+    monkeypatch.setattr(load.environment, "load_average", lambda: 50.0)  # not used where there is a count
     return Machine()
 
 
 def test_others_are_what_the_machine_has_worked_less_our_own(machine):
-    # 20 s of work in 10 s, ours 18: others took 2 s, a fifth of a core; from 0.2 x 10 + 0.1 = 2.1 s on it is too much
+    # 20 s of work in 10 s, 18 s of it ours: others worked 2 s, a fifth of a core. The limit is 0.2 x 10 + 0.1 = 2.1 s.
     for user, reason in [(20.0, []), (20.09, []), (20.11, [load.REASON]), (60.0, [load.REASON])]:
         machine.set(now=100.0, user=5.0, own=5.0)
         other = OtherLoad(threads=2)

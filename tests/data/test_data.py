@@ -1,4 +1,4 @@
-"""The data sets as they are: known bytes, splits that cover a file once, seeded noise, letters as MNIST is made."""
+"""The real data sets: known bytes, splits that cover a file once, seeded noise, letters made as MNIST was made."""
 
 import gzip
 import hashlib
@@ -68,7 +68,7 @@ def test_the_two_parts_of_the_training_file_are_those_of_random_split(train60k):
         assert torch.equal(split.y, train60k.y[split.rows])
 
 
-def test_what_a_caller_does_to_its_tensors_stays_with_it():
+def test_a_caller_may_change_its_tensors():
     for load in (lambda: load_split("test10k", 0), lambda: load_ood("letters", 0)):
         spoilt, expected = load(), load()
         spoilt.x.zero_()

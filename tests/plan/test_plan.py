@@ -36,7 +36,7 @@ def test_the_three_cells_and_the_variants_are_planned():
 
 
 def test_shift_measures_what_is_measured_alike_and_only_where_it_is_named():
-    """The recipes of protocol common, of their fits, but no toy: it has no images."""
+    """It measures the fits of protocol common, except those of toys, which have no images."""
     shifted = {cell.approach: cell for cell in cells(Selection(protocols=("shift",)))}
     alike = {cell.approach for cell in cells(Selection(protocols=("common",)))}
     assert alike - set(shifted) == {"toy_mlp", "toy_bbb"}
@@ -111,7 +111,7 @@ def test_nonsense_is_one_line(selection, message):
     assert "\n" not in str(caught.value)
 
 
-def test_a_recipe_of_a_correction_that_is_not_there_is_named(tmp_path):
+def test_a_recipe_with_an_unknown_correction_is_refused(tmp_path):
     path = tmp_path / "broken.toml"
     text = 'title="x"\nclass="X"\ntask="mnist"\nnoise="row"\n[recipes.published]\nsplit="train60k"\ncorrections=["a"]'
     path.write_text(text)
@@ -183,7 +183,7 @@ def test_an_estimate_is_scaled_by_the_speed_of_the_machine():
 
 
 def test_the_speed_of_a_machine_with_other_load_is_believed_within_bounds():
-    """Products a hundred times as slow as here: a third of the record's time is expected, and no hundredth."""
+    """Made where products took a hundred times as long as here: a third of the time is expected, not a hundredth."""
     reasons = [Reason("seeds-together", {"n": 1}), Reason("other-load")]
     busy = {"timings": structs.replace(measured().timings, valid=False, reasons=reasons)}
     for rate, factor in [(1e9, 1 / 3), (0.5e11, 0.5), (1e12, 3.0)]:

@@ -1,4 +1,4 @@
-"""Approaches from outside: by path and by entry point; a broken one is listed and harms no other."""
+"""Approaches from outside, by path and by entry point. A broken one is listed and does not affect the others."""
 
 import json
 import os
