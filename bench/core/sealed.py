@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NoReturn
 
-from bench.core.canonical import digest, digest_of_json, plain
+from bench.core.canonical import digest_of_json, plain
 from bench.core.errors import DataCorrupt, StoreError
 from bench.core.files import read_file
 from bench.core.text import one_line
@@ -24,7 +24,7 @@ def seal(content: object) -> dict[str, object]:
     fields = plain(content)
     assert isinstance(fields, dict), "only what has fields can be sealed"
     body = {key: value for key, value in fields.items() if key != "sha256"}
-    return {**body, "sha256": digest(body)}
+    return {**body, "sha256": digest_of_json(body)}
 
 
 def has_seal(content: Mapping[str, object]) -> bool:

@@ -60,7 +60,7 @@ class StepNoise:
     def __init__(self, stream: int) -> None:
         """Start at the first step of a stream, such as `Context.stream("noise", epoch)`."""
         self._stream = stream
-        self._asked = 0
+        self._n_calls = 0
 
     def normals_(self, out: torch.Tensor) -> torch.Tensor:
         """Fill `out` (contiguous, any shape) with standard normals."""
@@ -74,10 +74,9 @@ class StepNoise:
 
     def take_step(self) -> tuple[int, int]:
         """Take the next call's numbers: return their stream and row, for a compiled loop that makes them itself."""
-        self._asked += 1
-        return self._stream, self._asked - 1
+        self._n_calls += 1
+        return self._stream, self._n_calls - 1
 
     def _next_row(self, device: torch.device) -> torch.Tensor:
         """Return the row of the next call, int64 [1]; made on the device, so that nothing is copied."""
-        self._asked += 1
-        return torch.full((1,), self._asked - 1, device=device)
+        return torch.full((1,), self.take_step()[1], device=device)

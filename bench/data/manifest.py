@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Literal, NamedTuple, get_args
 
@@ -90,17 +91,16 @@ class DatasetManifest(TomlTable, frozen=True, kw_only=True):
     @property
     def n_rows(self) -> int:
         """Return the number of images, over all files."""
-        return self._images("")
+        return self._n_images(self.files)
 
     @property
     def n_measured(self) -> int:
         """Return the number of images that fits are measured on, so without those of training files."""
-        return self._images("train")
+        return self._n_images(key for key in self.files if not key.startswith("train"))
 
-    def _images(self, left_out: str) -> int:
-        files = [file for key, file in self.files.items() if not left_out or not key.startswith(left_out)]
-        shapes = [file.shape for file in files] or [self.shape]
-        return sum(shape[0] for shape in shapes if len(shape) > 1)
+    def _n_images(self, keys: Iterable[str]) -> int:
+        shapes = [self.files[key].shape for key in keys] or [self.shape]
+        return sum(shape[0] for shape in shapes if len(shape) > 1)  # labels have one dimension
 
 
 def datasets_folder() -> Path:

@@ -155,34 +155,19 @@ def _cell(
     if entry.cpu_float32_only and (selection.precision != "float32" or selection.device != "cpu"):
         skip = Reason("cpu-float32-only", {"approach": entry.name, "why": entry.cpu_float32_only})
     versions = versions_of(entry, recipe, protocol)
-    raised = {part: version for part, version in recipe.versions.items() if version > 1}
-    hashes = data_hashes(budget.task)
-    own = f"{TASKS[budget.task].training}/train-"
-    learnt_from = {name: value for name, value in hashes.items() if name.startswith(own)}
-    shared = {
-        "approach": entry.name,
-        "values": values,
-        "split": recipe.split,
-        "data": learnt_from if entry.task == "mnist" else {},
-        "steps_per_epoch": budget.steps_per_epoch,
-        "precision": selection.precision,
-        "device": selection.device.split(":")[0],
-        **({"versions": raised} if raised else {}),
-        **({"task": budget.task} if budget.task != "mnist" else {}),
+    fitted = _fitted(entry, recipe, values, budget, selection)
+    measured = {
+        "recipe": recipe_name,
+        "protocol": protocol,
+        "rows": budget.rows if protocol == "published" else budget.common_rows,
+        "draws": budget.draws,
+        "data": {name: value for name, value in data_hashes(budget.task).items() if "/train-" not in name},
+        "version": [versions.protocol, versions.metrics],
     }
 
     def keys(batched: bool) -> tuple[str, str]:
-        fit_key = digest({**shared, "seed": seed, "batched": batched})
-        measured = {
-            "fit": fit_key,
-            "recipe": recipe_name,
-            "protocol": protocol,
-            "rows": budget.rows if protocol == "published" else budget.common_rows,
-            "draws": budget.draws,
-            "data": {name: value for name, value in hashes.items() if "/train-" not in name},
-            "version": [versions.protocol, versions.metrics],
-        }
-        return fit_key, digest(measured)
+        fit_key = digest({**fitted, "seed": seed, "batched": batched})
+        return fit_key, digest({**measured, "fit": fit_key})
 
     fit_key, key = keys(batched=False)
     together = "fit_many" in entry.capabilities and not selection.apart and not skip
@@ -201,9 +186,32 @@ def _cell(
         corrections=recipe.changes,
         versions=versions,
         skip=skip,
-        family=digest(shared) if together else "",
+        family=digest(fitted) if together else "",
         twin_keys=keys(batched=True) if together else None,
     )
+
+
+def _fitted(
+    entry: ApproachManifest, recipe: Recipe, values: Mapping[str, RecipeValue], budget: Profile, selection: Selection
+) -> dict[str, object]:
+    """Return what the fits of all seeds have in common: their keys are made from it."""
+    training = f"{TASKS[budget.task].training}/train-"
+    learnt_from = {name: value for name, value in data_hashes(budget.task).items() if name.startswith(training)}
+    found: dict[str, object] = {
+        "approach": entry.name,
+        "values": values,
+        "split": recipe.split,
+        "data": learnt_from if entry.task == "mnist" else {},
+        "steps_per_epoch": budget.steps_per_epoch,
+        "precision": selection.precision,
+        "device": selection.device.split(":")[0],
+    }
+    raised = {part: version for part, version in recipe.versions.items() if version > 1}
+    if raised:
+        found["versions"] = raised
+    if budget.task != "mnist":
+        found["task"] = budget.task
+    return found
 
 
 def _values(

@@ -25,6 +25,7 @@ from importlib import metadata
 from pathlib import Path
 
 from bench.core.errors import BrokenApproach
+from bench.core.files import reason
 
 VARIABLE = "BNN_BENCH_APPROACHES"
 GROUP = "bnn_bench.approaches"
@@ -90,7 +91,7 @@ def _in_place(place: Path) -> list[ApproachSource]:
         names = _names_in(place)
         error = "" if names else EMPTY if place.is_dir() else "no such folder"
     except OSError as problem:
-        names, error = [], problem.strerror or str(problem)
+        names, error = [], reason(problem)
     if error:
         return [ApproachSource(place.name or str(place), place, "", str(place), error)]
     return [_source(place, name, _package(place), str(place)) for name in names]
