@@ -165,9 +165,10 @@ def source_files(name: str) -> list[Path]:
         if module in found or path is None:
             continue
         found[module] = path
+        package = module if path.name == "__init__.py" else module.rpartition(".")[0]
         for node in _nodes(path):
             if isinstance(node, ast.ImportFrom):
-                base = _imported_from(node, module)
+                base = _imported_from(node, package)
                 waiting += [base, *(f"{base}.{alias.name}" for alias in node.names)]
             elif isinstance(node, ast.Import):
                 waiting += [alias.name for alias in node.names]
@@ -191,9 +192,9 @@ def _module_file(module: str, roots: Mapping[str, Path]) -> Path | None:
     return None
 
 
-def _imported_from(node: ast.ImportFrom, module: str) -> str:
-    """Return the absolute name of the module or package after `from`; `module` has the import."""
-    if not node.level:
-        return node.module or ""
-    package = module.rsplit(".", node.level)[0]
-    return f"{package}.{node.module}" if node.module else package
+def _imported_from(node: ast.ImportFrom, package: str) -> str:
+    """Return the absolute name after `from`, in a file of `package`; '' if it has more dots than there are packages."""
+    try:
+        return importlib.util.resolve_name("." * node.level + (node.module or ""), package)
+    except ImportError:
+        return ""

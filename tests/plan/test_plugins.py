@@ -66,16 +66,17 @@ def test_two_folders_may_have_files_of_one_name_beside_them(folder, tmp_path, mo
     assert "_helper" not in sys.modules
 
 
-def test_the_code_of_an_approach_includes_the_beginning_of_its_packages(folder):
-    parts = folder / "parts" / "__init__.py"
+def test_the_code_of_an_approach_includes_its_packages_and_what_they_import(folder):
+    parts, rates = folder / "parts" / "__init__.py", folder / "parts" / "rates.py"
     parts.parent.mkdir()
-    parts.write_text("RATE = 0.5\n")
+    parts.write_text("from .rates import RATE\nfrom .... import beyond\n")
+    rates.write_text("RATE = 0.5\n")
     put(
         folder,
         "mine",
         "from .parts import RATE\nfrom bench.interface import Approach\nclass McDropout(Approach): pass\n",
     )
-    assert source_files("mine") == [folder / "mine.py", parts]
+    assert source_files("mine") == [folder / "mine.py", parts, rates]
 
 
 BROKEN = {
