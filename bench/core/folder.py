@@ -54,17 +54,13 @@ class SealedFolder(Generic[T]):
         """Return the path of a content's file. A content replaces an older one with the same name."""
         return self.root / self.name_of(content)
 
-    def sealed(self, content: T) -> T:
-        """Return the content as it will be read back: with its hash, None for NaN or infinity; raises StoreError."""
-        try:
-            checked = msgspec.convert(plain(content), self.kind)
-            return msgspec.convert(seal(checked), self.kind)
-        except (msgspec.ValidationError, TypeError) as error:
-            raise StoreError(f"{self.what} {self.path(content)} cannot be written: {shorten(error)}") from error
-
     def write(self, content: T) -> Path:
-        """Seal and write a content and return its path; raises StoreError."""
-        path, body = self.path(content), plain(self.sealed(content))
+        """Check, seal and write a content, with null for NaN and infinity; return its path. Raises StoreError."""
+        path = self.path(content)
+        try:
+            body = seal(msgspec.convert(plain(content), self.kind))
+        except (msgspec.ValidationError, TypeError) as error:
+            raise StoreError(f"{self.what} {path} cannot be written: {shorten(error)}") from error
         text = json.dumps(body, indent=1, sort_keys=True, allow_nan=False) + "\n"
         write_atomically(path, text.encode(), self.results)
         return path

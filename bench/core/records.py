@@ -105,7 +105,6 @@ class Epoch(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     metrics: dict[str, StoredNumber]
 
     def __post_init__(self) -> None:
-        """Raise ValueError for a number that its metric cannot have."""
         check_metrics(self.metrics)
 
 
@@ -119,7 +118,6 @@ class ReliabilityBins(Fields, frozen=True, kw_only=True):
     accuracy: list[Share | None]
 
     def __post_init__(self) -> None:
-        """Raise ValueError where the lists are not of one length, or the bins do not fill 0 to 1."""
         _same_length("bins", self.lower, self.upper, self.count, self.confidence, self.accuracy)
         if [0.0, *self.upper] != [*self.lower, 1.0]:
             raise ValueError("bins of confidence begin at 0, follow each other and end at 1")
@@ -132,7 +130,6 @@ class RiskCurve(Fields, frozen=True, kw_only=True):
     risk: list[Share]
 
     def __post_init__(self) -> None:
-        """Raise ValueError where the lists are not of one length."""
         _same_length("points", self.coverage, self.risk)
         _not_empty(self.coverage)
 
@@ -145,7 +142,6 @@ class FirstUncertain(Fields, frozen=True, kw_only=True):
     scanned: Count  # images that were looked at
 
     def __post_init__(self) -> None:
-        """Raise ValueError where rows and votes do not fit."""
         _same_length("rows", self.rows, self.votes)
         _same_length("classes", *self.votes)
 
@@ -189,7 +185,6 @@ class ToyCurve(Fields, frozen=True, kw_only=True):
     upper: list[Real]
 
     def __post_init__(self) -> None:
-        """Raise ValueError where the lists are not of one length."""
         _same_length("points", self.x, self.mean, self.lower, self.upper)
         _not_empty(self.x)
 
@@ -287,7 +282,6 @@ class Record(Naming, frozen=True, kw_only=True):
     versions: Versions | None = None
 
     def __post_init__(self) -> None:
-        """Raise ValueError for a number that its metric cannot have."""
         check_metrics(self.metrics)
 
 
