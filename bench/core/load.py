@@ -43,13 +43,13 @@ class OtherLoad:
         return [REASON] if others_s - self._others_before > OTHERS_MARGIN * elapsed_s + COARSE_S else []
 
 
-def busy_cores(threads: int, watch_s: float = WATCH_S) -> float | None:
+def busy_cores(threads: int) -> float | None:
     """Return how many cores other processes keep busy; None if enough are left for `threads`, or if it is not known.
 
     This process sleeps while it counts, so that its own work is not counted.
     """
     before, start = machine_worked_s(), time.monotonic()
-    time.sleep(watch_s)
+    time.sleep(WATCH_S)
     after, elapsed_s = machine_worked_s(), time.monotonic() - start
     cores = psutil.cpu_count()
     if before is None or after is None or cores is None:

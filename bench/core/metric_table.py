@@ -13,7 +13,7 @@ from typing import Literal
 
 N_CLASSES = 10
 LARGEST = 1e100  # bound of every number: sums of squares of such numbers are still finite
-SURE = 0.99  # the largest mean probability from which on a network counts as sure
+SURE = 0.99  # a network is sure of a row whose largest mean probability is at least this
 SHARE_SURE = f"sure@{SURE}"
 RIGHT_OF_SURE = f"sure_right@{SURE}"
 PROMISED_OF_SURE = f"sure_promised@{SURE}"
@@ -45,7 +45,7 @@ _SCORE_TITLES = {
     "mutual_information": "the mutual information",
     "max_probability": "minus the largest mean probability",
 }
-SCORES = tuple(_SCORE_TITLES)  # for telling out-of-distribution rows apart; see `ood`
+SCORES = tuple(_SCORE_TITLES)  # they tell out-of-distribution rows apart, see `bench.measure.metrics.ood`
 Better = Literal["higher", "lower", "none"]
 
 

@@ -28,7 +28,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-LANES = 64  # as in `bench.core.compiled`, whose own constants must be in its file
+LANES = 64  # the same as in `bench.core.compiled`: the cache of its loops would not notice a change made here
 _LOW = 0xFFFFFFFF
 Fill = Callable[[Tensor, Tensor, Tensor, int], Tensor]
 """(rows [B], halves of the key [] each, number of blocks) -> numbers of the rows [B, 4 LANES n_blocks]."""

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 WRITTEN = ("records", "fits", "locks", "readings", "tables", "figures", "report", "measured")
 """The folders of a results folder where a killed process may leave half-written files. Not `quarantine`: files are
 moved there as they are."""
-CONDITIONS = ("device", "precision")  # fields of `Naming` that a file's name does not show
+_NOT_IN_FILE_NAME = ("device", "precision")  # fields of `Naming`; the hash in the file's name depends on them
 LARGEST_SCORES = 256 << 20  # bytes, packed and unpacked; those of a full run have 1 MB
 
 # The errors of NumPy, the standard library and safetensors on damaged or hostile archives and tensors.
@@ -173,7 +173,7 @@ class Store:
         found = []
         for other in sorted(path.parent.glob(f"{glob.escape(path.name.rsplit('__', 1)[0])}__*.json")):
             record = self._read_or_set_aside(other)
-            if record is not None and all(getattr(record, name) == getattr(naming, name) for name in CONDITIONS):
+            if record is not None and all(getattr(record, one) == getattr(naming, one) for one in _NOT_IN_FILE_NAME):
                 found.append((other, record))
         return found
 

@@ -98,10 +98,10 @@ def test_a_machine_is_busy_if_others_leave_too_few_cores(worked_s, threads, expe
     monkeypatch.setattr(load.time, "sleep", lambda seconds: now.__setitem__(0, now[0] + seconds))
     monkeypatch.setattr(load.psutil, "cpu_count", lambda: 2)
     monkeypatch.setattr(load, "machine_worked_s", lambda: 7.0 if now[0] == 100.0 else 7.0 + worked_s)
-    found = load.busy_cores(threads, watch_s=0.3)
+    found = load.busy_cores(threads)
     assert found == (None if expected is None else pytest.approx(expected))
 
 
 def test_a_machine_without_a_count_is_not_called_busy(monkeypatch):
     monkeypatch.setattr(load, "machine_worked_s", lambda: None)
-    assert load.busy_cores(1, watch_s=0.0) is None
+    assert load.busy_cores(1) is None
