@@ -109,11 +109,10 @@ class Store:
         Scores are set aside if they cannot be read, if the record has another hash of them, or if `check_scores`
         refuses them.
         """
-        content = self._scores_content(record)
-        if content is None:
+        if not is_there(self._scores_path(record)):
             return {}
         try:
-            found = _unpacked(content)
+            found = _unpacked(self._scores_content(record))
             check_scores(found)
             return found
         except _BROKEN_SCORES as error:
@@ -127,8 +126,11 @@ class Store:
         """
         if record.scores_sha256 is None or not is_there(self._scores_path(record)):
             return False
-        if self._scores_content(record) is not None:
+        try:
+            self._scores_content(record)
             return False
+        except _BROKEN_SCORES as error:
+            self._set_aside_scores(record, error)
         path = self.record_path(record)
         if (now := self.find(record)) is not None and now.scores_sha256 != record.scores_sha256:
             return False  # another process has written it since
@@ -139,19 +141,13 @@ class Store:
     def _scores_path(self, record: Record) -> Path:
         return self.record_path(record).with_suffix(".npz")
 
-    def _scores_content(self, record: Record) -> bytes | None:
-        """Return the bytes of a record's scores; None if there are none, or if their hash is not the record's."""
-        path = self._scores_path(record)
-        if not is_there(path):
-            return None
-        try:
-            content = read_file(path, LARGEST_SCORES, below=self.root)
-            if hashlib.sha256(content).hexdigest() != record.scores_sha256:
-                is_old = record.scores_sha256 is None
-                raise ValueError(f"the record has no hash of them: {AGAIN}" if is_old else "their hash does not fit")
-        except _BROKEN_SCORES as error:
-            self._set_aside_scores(record, error)
-            return None
+    def _scores_content(self, record: Record) -> bytes:
+        """Return the bytes of a record's scores; raises DataCorrupt or ValueError if their hash is not the record's."""
+        content = read_file(self._scores_path(record), LARGEST_SCORES, below=self.root)
+        if record.scores_sha256 is None:
+            raise ValueError(f"the record has no hash of them: {AGAIN}")
+        if hashlib.sha256(content).hexdigest() != record.scores_sha256:
+            raise ValueError("their hash does not fit")
         return content
 
     def _set_aside_scores(self, record: Record, error: Exception) -> None:
