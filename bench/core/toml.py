@@ -92,17 +92,17 @@ def _problem(raw: object, schema: object, where: str, given: set[str]) -> str:
     place, value, kind = _innermost(raw, schema, "")
     at = f"{where}, {place.lstrip('.')}" if place else where
     if _is_table(kind) and isinstance(value, dict):
-        fields = {field.encode_name: field.required for field in msgspec.structs.fields(kind)}
-        known = fields.keys() - (set() if place else given)
+        not_in_file = set() if place else given
+        required = {field.encode_name: field.required for field in msgspec.structs.fields(kind)}
         for key in value:
-            if key not in known and not (key in given and not place):
-                return str(unknown_name(f"key in {at}:", one_line(key, LONGEST_VALUE), known))
-        for key in fields:
-            if fields[key] and key not in value:
+            if key not in required and key not in not_in_file:
+                return str(unknown_name(f"key in {at}:", one_line(key, LONGEST_VALUE), required.keys() - not_in_file))
+        for key, is_required in required.items():
+            if is_required and key not in value:
                 return f"{at}: '{key}' is missing"
     if typing.get_origin(kind) is Literal:
-        given_text = one_line(str(value), LONGEST_VALUE)
-        return str(unknown_name(f"value in {at}:", given_text, map(str, typing.get_args(kind))))
+        shown = one_line(str(value), LONGEST_VALUE)
+        return str(unknown_name(f"value in {at}:", shown, map(str, typing.get_args(kind))))
     message = _message(value, kind)
     if not message.startswith("Expected "):  # __post_init__ raised it
         return f"{at}: {message}"
