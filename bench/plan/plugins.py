@@ -85,9 +85,9 @@ _PRIVATE = "_bnn_bench_approaches_"  # a package whose name begins so is made fo
 
 
 def _in_place(place: Path) -> list[ApproachSource]:
-    if place.suffix in (".py", ".toml"):
-        return [_source(place.parent, place.stem, _package(place.parent), str(place))]
     try:
+        if place.suffix in (".py", ".toml"):
+            return [_source(place.parent, place.stem, _package(place.parent), str(place))]
         names = _names_in(place)
         error = "" if names else EMPTY if place.is_dir() else "no such folder"
     except OSError as problem:

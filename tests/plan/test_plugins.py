@@ -137,8 +137,10 @@ def test_a_run_of_a_name_that_is_taken_ends_before_any_training(folder, tmp_path
 
 def test_places_that_hold_nothing_are_named(tmp_path, monkeypatch, capsys):
     (tmp_path / "empty").mkdir()
-    monkeypatch.setenv(plugins.VARIABLE, os.pathsep.join([str(tmp_path / "empty"), str(tmp_path / "nowhere")]))
-    assert [each.name for each in broken()] == ["empty", "nowhere"]
+    unusable = tmp_path / f"{'x' * 300}.py"  # no system can look at a name of this length
+    places = (tmp_path / "empty", tmp_path / "nowhere", unusable)
+    monkeypatch.setenv(plugins.VARIABLE, os.pathsep.join(map(str, places)))
+    assert [each.name for each in broken()] == ["empty", "nowhere", unusable.name]
     assert main(["list", "--approach-path", str(tmp_path / "gone")]) == USAGE
     assert "is not a folder" in capsys.readouterr().err
 
