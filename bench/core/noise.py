@@ -6,8 +6,8 @@ numbers: as easy as 1, 2, 3"). Its key is the stream's 64 bits; its counter is (
 normals follow Box & Muller 1958.
 
 On a CPU, the compiled loops of `bench.core.compiled` run. On a GPU, `torch.compile` makes one kernel of the plain
-PyTorch below. Where there is no numba or no kernel, the plain PyTorch itself runs. All three give the same words, and
-the same normals up to rounding; the tests compare the first two with plain PyTorch.
+PyTorch below. Where there is no numba or no kernel, the plain PyTorch itself runs; it is the reference of the other
+two. All three give the same words, and the same normals up to rounding.
 
 Shapes: B rows, n numbers a row. A row is cut into blocks of 4 `LANES` words. The four words of a counter lie `LANES`
 apart in a block.
