@@ -1,4 +1,4 @@
-"""Make the approach for the name of a recipe: published, corrected, or published+NAME with a correction or variant."""
+"""Make the approach for the name of a recipe: published, corrected, or published+NAME+... with named changes."""
 
 from __future__ import annotations
 
