@@ -1,12 +1,12 @@
-"""The contract between an approach and the harness. Read this file first.
+"""The contract between an approach and the suite. Read this file first.
 
 Shapes: N training rows, B rows of a block, S draws, K classes, D target dimensions, P scalar weights.
 
-An approach is a frozen dataclass of hyper-parameters whose defaults are the published values; `fit`
-returns a `Posterior`; the harness asks it for predictions and computes every metric itself. An approach reads no clock,
-computes no metric, prints nothing and knows no path. It imports this module, `bench.core.streams`, `bench.core.errors`
-and its own framework only. The approaches of this suite also share `implementations._kernels`, which use the compiled
-loops of `bench.core.noise`.
+An approach is a frozen dataclass of hyper-parameters whose defaults are the published values. Its `fit` returns a
+`Posterior`. The suite asks the posterior for predictions and computes every metric itself. An approach reads no clock,
+computes no metric, prints nothing and knows no path. It imports only this module, `bench.core.streams`,
+`bench.core.errors` and its own framework. The approaches of this suite also share `implementations._kernels`, which use
+the compiled loops of `bench.core.noise`.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ Noise = Literal["none", "row", "weights", "shared"]
 """What is random in one draw.
 
 none      nothing
-row       noise for every row, which depends on seed, draw and row only
+row       noise for each row; it depends only on seed, draw and row
 weights   the weights: one network for all rows
 shared    one noise vector for all rows. Each row's predictions are distributed as with `weights`, but one draw does not
-          predict two rows with the same network. It is faster than `weights`.
+          predict two rows with the same network. `shared` is faster than `weights`.
 """
 
 
@@ -45,12 +45,12 @@ class Task:
 
 @dataclass(frozen=True)
 class Split:
-    """Rows of a data set. Images are pixels in [0, 1]; an approach applies its own scaling in fit and predict."""
+    """Rows of a data set. Pixels are in [0, 1]; an approach scales them itself, in `fit` and in `predict`."""
 
     name: str
     x: Tensor  # float32 [N, n_inputs]
     y: Tensor  # int64 [N] labels (-1: none of the classes), or float32 [N, D] targets
-    rows: Tensor  # int64 [N], index of each row in its data set; the noise of a row depends on it
+    rows: Tensor  # int64 [N], index of each row in its data set; row noise depends on it
 
     def __len__(self) -> int:
         """Return N."""
@@ -86,7 +86,7 @@ class Marginal:
 
 
 class Posterior(ABC):
-    """A trained model. It never changes, also if another fit runs."""
+    """A trained model. It never changes, even while another fit runs."""
 
     n_draws: int | None = None  # 1 for a deterministic network, None if there is no limit
     noise: Noise = "none"
@@ -107,7 +107,7 @@ class Posterior(ABC):
         raise Unsupported(f"{type(self).__name__} does not expose its weights")
 
     def masked(self, keep: Mapping[str, Tensor]) -> Posterior:
-        """Return a posterior whose weights with keep=False are exactly zero, their noise included."""
+        """Return a posterior whose weights are exactly zero, without noise, where `keep` (bool) is False."""
         del keep
         raise Unsupported(f"{type(self).__name__} cannot be pruned")
 
@@ -116,10 +116,10 @@ class Posterior(ABC):
         raise Unsupported(f"{type(self).__name__} has no mean network")
 
     def per_row(self) -> Posterior:
-        """Return a posterior that predicts faster, or this one; each row's predictions have the same distribution.
+        """Return a posterior that may predict faster. Each row's predictions have the same distribution as here.
 
-        Its noise may be "shared": then do not use it for what depends on several rows of one draw, such as the
-        spread of the accuracy over draws.
+        The noise of the returned posterior may be "shared". Then do not compute from it what depends on several rows of
+        one draw, such as the spread of the accuracy over draws.
         """
         return self
 
@@ -130,11 +130,11 @@ class Posterior(ABC):
 
 
 class Context(ABC):
-    """What the harness gives to a fit."""
+    """What the suite gives to a fit."""
 
     seed: int  # run seed
     device: torch.device
-    steps_per_epoch: int | None = None  # cut every epoch short (profile smoke), None = the whole epoch
+    steps_per_epoch: int | None = None  # end every epoch after this number of steps; None: train whole epochs
 
     def stream(self, name: str, *index: int) -> int:
         """Return the seed of a named stream (for frameworks with a global generator)."""
@@ -152,14 +152,14 @@ class Context(ABC):
         posterior: Callable[[], Posterior],
         state: Callable[[], Mapping[str, Tensor]],
     ) -> None:
-        """Report the end of epoch 1, 2, ...
+        """Report the end of an epoch.
 
         Args:
             epoch: its number, from 1.
             trace: the numbers that the document prints after an epoch.
             posterior: returns the posterior at this moment.
-            state: returns all that a resumed fit needs as CPU tensors (parameters, optimiser). Generators need no
-                saving: each epoch starts its own streams ("shuffle", epoch) and ("noise", epoch).
+            state: returns all that a resumed fit needs (parameters, optimiser), as CPU tensors. Generators need not be
+                saved, because each epoch starts its own streams ("shuffle", epoch) and ("noise", epoch).
 
         Raises:
             Diverged: a value of the trace is not finite.
@@ -172,7 +172,7 @@ class Context(ABC):
 
 @dataclass(frozen=True)
 class Approach(ABC):
-    """Hyper-parameters as typed fields, each with a comment; `fit` never changes them."""
+    """A method and its hyper-parameters: typed fields, each with a comment, which `fit` never changes."""
 
     noise: ClassVar[Noise]
 
@@ -185,9 +185,9 @@ class Approach(ABC):
     def fit_many(self, train: Split, rows: Tensor, task: Task, contexts: Sequence[Context]) -> list[Posterior]:
         """Train E seeds in one computation; seed e learns from `train.select(rows[e])`, rows int64 [E, N].
 
-        Optional (capability "fit_many"). Each seed draws from the streams of its own context what `fit` would draw,
-        so that both give the same numbers up to rounding. Call `epoch_end` of every context before the next epoch
-        begins. All interrupted seeds resume from the same epoch. A seed that diverges does not affect the others:
+        Optional (capability "fit_many"). Each seed draws from the streams of its own context what `fit` would draw, so
+        `fit` and `fit_many` give the same numbers up to rounding. Call `epoch_end` of every context before the next
+        epoch begins. Interrupted seeds all resume from the same epoch. A seed that diverges does not stop the others:
         `epoch_end` raises `Diverged` only when every seed has diverged. Return the posteriors in the order of the
         contexts.
         """
@@ -196,4 +196,4 @@ class Approach(ABC):
 
     @abstractmethod
     def rebuild(self, arrays: Mapping[str, Tensor], task: Task, seed: int) -> Posterior:
-        """Return the posterior whose `arrays()` these are, with the draws of run seed `seed`."""
+        """Return the posterior that gave these `arrays()`; its draws are those of run seed `seed`."""

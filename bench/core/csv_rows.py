@@ -11,7 +11,7 @@ from typing import Literal, TypeVar
 import msgspec
 
 from bench.core.errors import ConfigError
-from bench.core.toml import SHOWN, expected
+from bench.core.toml import LONGEST_VALUE, expected
 
 
 class CsvRow(msgspec.Struct, frozen=True):
@@ -30,13 +30,13 @@ def columns(schema: type[CsvRow]) -> tuple[str, ...]:
 
 
 def read_csv(path: Path, schema: type[T], what: str, key: str = "", remedy: str = "") -> list[T]:
-    """Read a CSV file, whose first row names the columns; the last ones may be absent if their fields have defaults.
+    """Read a CSV file whose first row names the columns. The last columns may be absent if their fields have defaults.
 
     Args:
         path: the file.
         schema: of a row.
-        what: the kind of file; begins the error.
-        key: a column whose values are unique; "": none.
+        what: the kind of file, for errors.
+        key: a column in which no value may appear twice; "": none.
         remedy: what a user can do if the file cannot be read.
 
     Raises:
@@ -60,7 +60,7 @@ def read_csv(path: Path, schema: type[T], what: str, key: str = "", remedy: str 
         named = {name: text for name, text in zip(header, row, strict=True) if text or name not in optional}
         found.append(_row(named, schema, where))
         if key and named[key] in seen:
-            raise ConfigError(f"{where}, column {key}: '{named[key][:SHOWN]}' appears twice")
+            raise ConfigError(f"{where}, column {key}: '{named[key][:LONGEST_VALUE]}' appears twice")
         seen.add(named.get(key))
     return found
 
@@ -71,14 +71,14 @@ def _row(named: dict[str, str], schema: type[T], where: str) -> T:
     except msgspec.ValidationError as error:
         message, _, place = str(error).partition(" - at `$.")
         column = place.removesuffix("`")
-        if not column:  # of __post_init__
+        if not column:  # __post_init__ raised it
             raise ConfigError(f"{where}, {message}") from None
         raise ConfigError(f"{where}, {refused(column, named[column], _allowed(schema, column, message))}") from None
 
 
 def refused(column: str, given: str, allowed: str) -> str:
-    """Return the words for a value that a column cannot have."""
-    return f"column {column}: '{given[:SHOWN]}' is not allowed; give {allowed}"
+    """Return the error's text for a value that a column cannot have."""
+    return f"column {column}: '{given[:LONGEST_VALUE]}' is not allowed; give {allowed}"
 
 
 def _allowed(schema: type[CsvRow], column: str, message: str) -> str:

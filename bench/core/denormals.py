@@ -13,7 +13,7 @@ import torch
 def without_denormals() -> Iterator[None]:
     """Flush denormal numbers to zero in a `with` block."""
     for kind in (np.float32, np.float64):
-        np.finfo(kind)  # before they are flushed: its first call tests for denormals and warns if there are none
+        np.finfo(kind)  # called first here: its first call tests for denormals, and warns if they are flushed
     torch.set_flush_denormal(True)
     try:
         yield

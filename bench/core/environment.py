@@ -61,9 +61,10 @@ class CodeState(NamedTuple):
 
 @cache
 def code_state() -> CodeState:
-    """Return the state of this package's code; a wheel has a file with the commit that it was built from.
+    """Return the state of this package's code.
 
-    There, "+" after the commit says that the clone differed from it (setup.py).
+    A wheel has a file with the commit that it was built from. setup.py puts "+" after the commit if the files of the
+    clone differed from it.
     """
     is_clone = IS_CLONE and _git("rev-parse", "--show-toplevel") == str(TOP.resolve())
     if not is_clone:  # an installed package, or unpacked sources, may lie inside an unrelated git repository
@@ -88,9 +89,13 @@ def harness_hash() -> str:
 
 
 def thread_variables(threads: int | None) -> dict[str, str]:
-    """Return the environment variables that limit the threads of frameworks imported later; {} sets no limit.
+    """Return the environment variables that limit the threads of frameworks that are imported later.
 
-    MXNet gets half of the threads. Without a limit it takes half of the processors, and its Python thread works too.
+    MXNet gets half of the threads, because its Python thread works too. Without a limit, it takes half of the
+    processors.
+
+    Args:
+        threads: the limit; None or 0: no limit.
     """
     if not threads:
         return {}
@@ -111,7 +116,7 @@ def now() -> str:
 
 
 def describe(threads: int) -> Provenance:
-    """Return the provenance shared by all records of a process."""
+    """Return the part of the provenance that is the same for all records of a process."""
     code = code_state()
     return Provenance(
         commit=code.commit,

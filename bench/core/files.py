@@ -1,7 +1,7 @@
-"""Reading and writing whole files within bounds, with errors that say what to do.
+"""Read and write whole files of bounded size, with errors that say what to do.
 
-A results folder may come from somebody else. Code that works in one passes the folder as `below`: then no link below it
-is followed and only plain files are opened, so that no file outside the folder is read, written, moved or removed.
+A results folder may come from somebody else. So code that works in a results folder passes it as `below`. Then no link
+below it is followed and only plain files are opened: no file outside the folder is read, written, moved or removed.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from bench.core.errors import DataCorrupt, StoreError
 from bench.core.project import refuse_shipped
 from bench.core.text import one_line
 
-LONGEST = 300  # characters of an error's quotation
+LONGEST = 300  # characters that an error quotes of what was found
 CHUNK = 1 << 20  # bytes read at a time
 PART_START, PART_END = ".bnn-bench-", ".part"  # of the name of a file that is being written
 PART = re.compile(rf"{re.escape(PART_START)}[a-z0-9_]{{8}}{re.escape(PART_END)}")  # as `_write_in` makes them
 _FOLDER = os.O_DIRECTORY | getattr(os, "O_PATH", os.O_RDONLY)  # O_PATH opens a folder that this user may not list
-LEFTOVER_S = 600.0  # no write takes that long: an older part was left by a killed process
+LEFTOVER_S = 600.0  # no write takes that long: a killed process left an older part
 
 
 def corrupt(where: str, found: str, expected: str, remedy: str = "") -> DataCorrupt:
     """Make the error for bytes that are not the known ones."""
-    shown = one_line(found, LONGEST)  # the reader of a broken zip quotes its bytes
+    shown = one_line(found, LONGEST)  # an error of zipfile can contain bytes of the file
     text = f"{where}: {shown}; expected {expected}" + (f"; to get it again: {remedy}" if remedy else "")
     return DataCorrupt(one_line(text))
 
@@ -50,7 +50,7 @@ def with_block(path: Path, begin: str, end: str, block: str) -> bytes:
 
 
 def reason(error: OSError) -> str:
-    """Return the system's words for an error, without the path and the number."""
+    """Return the system's text for an error, without the path and the number."""
     return error.strerror or str(error) or type(error).__name__
 
 
@@ -97,7 +97,7 @@ def opened_folder(folder: Path, below: Path | None = None, make: bool = False) -
 
 
 def _make_path(folder: Path) -> None:
-    """Make a folder and its missing parents, and sync the folders that got a new name."""
+    """Make a folder and its missing parents, and sync every folder in which one was made."""
     missing = [one for one in (folder, *folder.parents) if not one.exists()]
     folder.mkdir(parents=True, exist_ok=True)
     for one in missing:
@@ -106,7 +106,7 @@ def _make_path(folder: Path) -> None:
 
 
 def _make_folder(name: str, parent: int) -> None:
-    """Make a folder unless it is there; sync its parent, so that a power cut cannot take it with the files in it."""
+    """Make a folder unless it exists. Sync its parent: otherwise a power cut could remove the folder and its files."""
     with contextlib.suppress(FileExistsError):
         os.mkdir(name, dir_fd=parent)
         _sync_folder(parent)
@@ -223,10 +223,10 @@ def _write_in(folder: int, name: str, content: bytes) -> None:
 
 
 def _sync_folder(folder: int) -> None:
-    """Write the folder's list of names to the disk; without it, a power cut can bring the old file back."""
+    """Write the folder's list of names to the disk: otherwise a power cut could bring the old file back."""
     try:
         handle = os.open(".", os.O_RDONLY, dir_fd=folder)
-    except OSError:  # a folder that one may write but not read
+    except OSError:  # this user may write in the folder but not read it
         return
     try:
         os.fsync(handle)
@@ -255,7 +255,7 @@ def remove(path: Path, below: Path) -> None:
 
 
 def move(path: Path, target: Path, below: Path) -> None:
-    """Rename a file and make the target's folder; raises OSError, also if the path to either has a link."""
+    """Rename a file and make the target's folder; raises OSError, also if there is a link on one of the two paths."""
     with (
         opened_folder(path.parent, below) as source,
         opened_folder(target.parent, below, make=True) as folder,
@@ -266,16 +266,16 @@ def move(path: Path, target: Path, below: Path) -> None:
 
 
 def check_writable(folder: Path, below: Path | None = None) -> None:
-    """Make the folder if it is not there; raise StoreError if files cannot be written into it."""
+    """Make the folder if it does not exist; raise StoreError if files cannot be written into it."""
     probe = folder / ".writable"
     write_atomically(probe, b"", below)
     remove(probe, below or folder)
 
 
 def sweep(folders: Iterable[Path]) -> None:
-    """Remove the parts that killed writers left in or below some folders, if they are older than `LEFTOVER_S`.
+    """Remove the half-written files that killed writers left in or below some folders.
 
-    Only files with the names that `write_atomically` gives are looked at. Symbolic links are not followed.
+    These have the names that `write_atomically` gives, and are older than `LEFTOVER_S`. Links are not followed.
     """
     for folder in folders:
         for place, _, names in os.walk(folder) if not folder.is_symlink() else ():

@@ -13,7 +13,7 @@ T = TypeVar("T", bound=msgspec.Struct)
 
 
 class FitInfo(Fields, frozen=True, kw_only=True):
-    """The description of a fit: the fields of a record that do not depend on how the fit is measured."""
+    """The description of a posterior: the fields of a record that do not depend on how the fit is measured."""
 
     fit_key: str
     epochs: list[Epoch]

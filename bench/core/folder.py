@@ -1,4 +1,4 @@
-"""A folder of sealed files of one type: records, readings, and figures that the report shows.
+"""A folder of sealed files of one type: records, readings or measured tables.
 
 A file is JSON and contains the hash of its content (the seal). A file is accepted only if all this holds: it is a plain
 file of bounded size; the path to it has no link; its numbers are finite; its fields are those of its type; its hash
@@ -39,7 +39,7 @@ class SealedFolder(Generic[T]):
     results: Path
     folder: str
     kind: type[T]
-    what: str  # the name of one file's content in errors
+    what: str  # what errors call one of the files
     schema: int  # version of the files' fields
     name_of: Callable[[T], str]  # content -> path of its file below the root
     pattern: str  # matches the names, for `Path.glob`
@@ -51,20 +51,16 @@ class SealedFolder(Generic[T]):
         return self.results / self.folder
 
     def path(self, content: T) -> Path:
-        """Return the path of a content's file; contents of the same name replace each other."""
+        """Return the path of a content's file. A content replaces an older one with the same name."""
         return self.root / self.name_of(content)
 
-    def sealed(self, content: T) -> T:
-        """Return the content as it will be read back: with its hash, None for NaN or infinity; raises StoreError."""
-        try:
-            checked = msgspec.convert(plain(content), self.kind)
-            return msgspec.convert(seal(checked), self.kind)
-        except (msgspec.ValidationError, TypeError) as error:
-            raise StoreError(f"{self.what} {self.path(content)} cannot be written: {shorten(error)}") from error
-
     def write(self, content: T) -> Path:
-        """Seal and write a content and return its path; raises StoreError."""
-        path, body = self.path(content), plain(self.sealed(content))
+        """Check, seal and write a content, with null for NaN and infinity; return its path. Raises StoreError."""
+        path = self.path(content)
+        try:
+            body = seal(msgspec.convert(plain(content), self.kind))
+        except (msgspec.ValidationError, TypeError) as error:
+            raise StoreError(f"{self.what} {path} cannot be written: {shorten(error)}") from error
         text = json.dumps(body, indent=1, sort_keys=True, allow_nan=False) + "\n"
         write_atomically(path, text.encode(), self.results)
         return path
@@ -101,5 +97,5 @@ def read_sealed(path: Path, kind: type[T], what: str, schema: int, remedy: str, 
         raise StoreError(f"{what} {path} was changed after it was written (its hash does not fit)")
     try:
         return msgspec.convert(body, kind)
-    except (msgspec.ValidationError, RecursionError, UnicodeEncodeError) as error:  # half a surrogate pair is not text
+    except (msgspec.ValidationError, RecursionError, UnicodeEncodeError) as error:  # half a surrogate pair is no text
         raise StoreError(f"{what} {path} does not have the fields of a {what}: {shorten(error)}") from error

@@ -1,8 +1,8 @@
 """Measure how much processor time other processes used while something was timed.
 
-The load average is not enough. It covers a minute, so that it still contains the previous fit, and on several cores
-one more process is within any margin. Instead, this module takes the system's count of working seconds and subtracts
-those of this process and of its ended children.
+The load average is too coarse. It covers a minute, so it still contains the previous fit; and on several cores one more
+process is within any margin. Instead, this module takes the system's count of working seconds and subtracts the seconds
+of this process and of its ended children.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ import psutil
 from bench.core import environment
 from bench.core.reasons import OTHER_LOAD, Reason
 
-OTHERS_MARGIN = 0.2  # of one core: ten times the share of the system's own work and of the run's parent process
+OTHERS_MARGIN = 0.2  # of one core: ten times what the system itself and the run's parent process take
 COARSE_S = 0.1  # tolerance: both counts move in ticks of 10 ms, for each core
-LOAD_MARGIN = 0.75  # allowed load average beyond the own threads, on systems without the count
+LOAD_MARGIN = 0.75  # allowed load average beyond this process's threads, on systems without the count
 WATCH_S = 0.3
 BUSY_MARGIN = 0.5  # of one core: above it, a thread becomes visibly slower
 REASON = Reason(OTHER_LOAD)
@@ -43,13 +43,13 @@ class OtherLoad:
         return [REASON] if others_s - self._others_before > OTHERS_MARGIN * elapsed_s + COARSE_S else []
 
 
-def busy_cores(threads: int, watch_s: float = WATCH_S) -> float | None:
+def busy_cores(threads: int) -> float | None:
     """Return how many cores other processes keep busy; None if enough are left for `threads`, or if it is not known.
 
-    This process sleeps meanwhile, so that it does not count itself.
+    This process sleeps while it counts, so that its own work is not counted.
     """
     before, start = machine_worked_s(), time.monotonic()
-    time.sleep(watch_s)
+    time.sleep(WATCH_S)
     after, elapsed_s = machine_worked_s(), time.monotonic() - start
     cores = psutil.cpu_count()
     if before is None or after is None or cores is None:

@@ -1,7 +1,7 @@
 """One lock for each fit, and a note that says which process holds it.
 
-The operating system releases a lock when its process ends, however it ends. A child process ends with the run that
-started it, so that nobody works on a fit whose lock is free.
+The operating system releases a lock when the process that holds it ends, for whatever reason. A child process ends with
+the run that started it. So nobody works on a fit whose lock is free.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from filelock import FileLock, Timeout
 
 from bench.core import environment
 from bench.core.errors import DataCorrupt, StoreError
-from bench.core.files import opened_file, read_file, reason, remove, write_atomically
+from bench.core.files import is_there, opened_file, read_file, reason, remove, write_atomically
 from bench.core.project import refuse_shipped
 
 FOLDER = "locks"
@@ -49,7 +49,7 @@ def lock(root: Path, key: str) -> FileLock:
 
 @contextlib.contextmanager
 def hold(root: Path, keys: Sequence[str]) -> Iterator[None]:
-    """Hold the locks of all these fits, and write a note with this process; hold none if one is taken.
+    """Hold the locks of several fits, and write notes that this process holds them. If one is taken, hold none.
 
     Raises:
         Busy: another process holds one of the locks.
@@ -63,7 +63,7 @@ def hold(root: Path, keys: Sequence[str]) -> Iterator[None]:
             except Timeout:
                 raise Busy(key) from None
             except OSError as error:
-                raise StoreError(f"cannot lock {key[:16]} in {root / FOLDER}: {error.strerror or error}") from error
+                raise StoreError(f"cannot lock {key[:16]} in {root / FOLDER}: {reason(error)}") from error
             path = _note(root, key)
             with contextlib.suppress(StoreError):  # only `status` reads it
                 write_atomically(path, note, root)
@@ -72,15 +72,15 @@ def hold(root: Path, keys: Sequence[str]) -> Iterator[None]:
 
 
 def is_held(root: Path, key: str) -> bool:
-    """Return whether a process works on a fit."""
-    if not _path(root, key).exists():  # `lock` would make the file
+    """Return whether a process works on a fit; False if this user may not look at the lock."""
+    if not is_there(_path(root, key)):  # `lock` would make the file
         return False
     try:
         with lock(root, key).acquire(timeout=0):
             return False
     except Timeout:
         return True
-    except (OSError, StoreError):  # this user may not open the lock, so that it is not known
+    except (OSError, StoreError):
         return False
 
 

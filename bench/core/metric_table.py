@@ -1,6 +1,6 @@
 """The table of metrics: what each name means, in which unit and within which bounds, and where it comes from.
 
-It lies here, below all that computes metrics, so that every record is checked against it when it is read.
+It is in the lowest room, because every record is checked against it when it is read.
 """
 
 from __future__ import annotations
@@ -13,8 +13,10 @@ from typing import Literal
 
 N_CLASSES = 10
 LARGEST = 1e100  # bound of every number: sums of squares of such numbers are still finite
-SURE = 0.99  # the largest mean probability from which on a network counts as sure
-SHARE_SURE, RIGHT_OF_SURE, PROMISED_OF_SURE = (f"{name}@{SURE}" for name in ("sure", "sure_right", "sure_promised"))
+SURE = 0.99  # a network is sure of a row whose largest mean probability is at least this
+SHARE_SURE = f"sure@{SURE}"
+RIGHT_OF_SURE = f"sure_right@{SURE}"
+PROMISED_OF_SURE = f"sure_promised@{SURE}"
 ROUNDING = 1e-9  # tolerance for a share of rows and for means of shares
 # Tolerance for numbers from probabilities. The probabilities of a row may sum to e^0.001 (`metrics.draws`). This
 # changes an entropy of ten classes by less than 0.0015, a Brier score by 0.004 and a log-probability by 0.001.
@@ -43,7 +45,7 @@ _SCORE_TITLES = {
     "mutual_information": "the mutual information",
     "max_probability": "minus the largest mean probability",
 }
-SCORES = tuple(_SCORE_TITLES)  # for telling out-of-distribution rows apart; see `ood`
+SCORES = tuple(_SCORE_TITLES)  # they tell out-of-distribution rows apart, see `bench.measure.metrics.ood`
 Better = Literal["higher", "lower", "none"]
 
 
@@ -53,7 +55,7 @@ class MetricSpec:
 
     name: str
     unit: Unit
-    better: Better  # "none": neither is better, or it depends on the rows
+    better: Better  # "none": no direction is better, or it depends on the rows which one is
     definition: str
     source: str
 
@@ -271,40 +273,49 @@ METRICS: dict[str, MetricSpec] = {spec.name: spec for spec in _SPECS}
 
 _OTHERS: dict[Unit, tuple[str, ...]] = {
     FRACTION: (
-        *(
-            "right_when_sure",
-            "fraction_correct",
-            "fraction_incorrect",
-            "fraction_undecided",
-            "pruned_accuracy",
-            "pruned_used_accuracy",
-        ),
-        *("refusal_rate_of_100_networks", "refusal_rate_upright", "draw_refusal_rate", "mean_network_refusal_rate"),
-        *(
-            "error",
-            "error_of_10_draws",
-            "error_of_draws",
-            "error_at_chosen_epoch",
-            "error_at_best_test_epoch",
-            "pruned_error",
-        ),
-        *("pruned_error_of_draws", "noisy_pruned_error_of_draws"),
-        *("draw_auroc", "mean_network_auroc", "geometric_accuracy"),
+        "right_when_sure",
+        "fraction_correct",
+        "fraction_incorrect",
+        "fraction_undecided",
+        "pruned_accuracy",
+        "pruned_used_accuracy",
+        "refusal_rate_of_100_networks",
+        "refusal_rate_upright",
+        "draw_refusal_rate",
+        "mean_network_refusal_rate",
+        "error",
+        "error_of_10_draws",
+        "error_of_draws",
+        "error_at_chosen_epoch",
+        "error_at_best_test_epoch",
+        "pruned_error",
+        "pruned_error_of_draws",
+        "noisy_pruned_error_of_draws",
+        "draw_auroc",
+        "mean_network_auroc",
+        "geometric_accuracy",
     ),
     GAP: ("draw_ece", "mean_network_ece", "geometric_ece"),
     NATS: ("draw_nll", "geometric_nll", "train_nll"),
     ENTROPY: ("mean_network_entropy", "normalised_geometric_entropy"),
     SIZE: ("weights/std", "toy/rmse", "toy/band_width_near", "toy/band_width_far"),
     REAL: (
-        *("train_loss", "train_loss_sum", "train_loss_per_image", "train_loss_ema", "test_loss"),
-        *("toy/nll", "prediction", "weights/mean", "complexity"),
+        "train_loss",
+        "train_loss_sum",
+        "train_loss_per_image",
+        "train_loss_ema",
+        "test_loss",
+        "toy/nll",
+        "prediction",
+        "weights/mean",
+        "complexity",
     ),
 }
 UNITS: Mapping[str, Unit] = {
     **{name: spec.unit for name, spec in METRICS.items()},
     **{name: unit for unit, names in _OTHERS.items() for name in names},
 }
-"""The unit of every metric: METRICS, and numbers that only a document's protocol, a regression or a reading has."""
+"""The units of METRICS, and of numbers that only a document's protocol, a regression or a reading has."""
 
 
 @lru_cache(maxsize=10_000)
@@ -316,7 +327,7 @@ def unit_of(key: str) -> Unit | None:
 
 
 def check_metrics(metrics: Mapping[str, float | None]) -> None:
-    """Raise ValueError for a number that its metric cannot have. Unknown names are only bounded in size."""
+    """Raise ValueError for a number that its metric cannot have. Of an unknown metric, only the size is bounded."""
     for key, value in metrics.items():
         unit = unit_of(key) or REAL
         if value is not None and not unit.low <= value <= unit.high:

@@ -1,13 +1,16 @@
 """Counter-based random numbers: number i of row r of a stream is a function of (stream, r, i) and of nothing else.
 
 So the noise of a row (or training step, or draw) does not depend on the order, the blocks, the number of threads or the
-other rows of a call. The words come from Philox4x32-10 (Salmon et al. 2011, "Parallel random numbers: as easy as 1, 2,
-3"), with key = the stream's 64 bits and counter = (place in the row, 0, row's 64 bits). The normals follow Box & Muller
-1958. On a CPU the compiled loops of `bench.core.compiled` run. On a GPU `torch.compile` makes one kernel of the plain
-PyTorch below. If neither is available, plain PyTorch runs; it is also the reference of both. All three give the same
-words, and the same normals up to rounding.
+other rows of a call. The random words (32 bits each) come from Philox4x32-10 (Salmon et al. 2011, "Parallel random
+numbers: as easy as 1, 2, 3"). Its key is the stream's 64 bits; its counter is (place in the row, 0, row's 64 bits). The
+normals follow Box & Muller 1958.
 
-Shapes: B rows, n numbers a row. Words 4 l to 4 l + 3 of counter l lie `LANES` apart in blocks of 4 `LANES`.
+On a CPU, the compiled loops of `bench.core.compiled` run. On a GPU, `torch.compile` makes one kernel of the plain
+PyTorch below. Where there is no numba or no kernel, the plain PyTorch itself runs; it is the reference of the other
+two. All three give the same words, and the same normals up to rounding.
+
+Shapes: B rows, n numbers a row. A row is cut into blocks of 4 `LANES` words. The four words of a counter lie `LANES`
+apart in a block.
 """
 
 from __future__ import annotations
@@ -25,7 +28,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-LANES = 64
+LANES = 64  # the same as in `bench.core.compiled`: the cache of its loops would not notice a change made here
 _LOW = 0xFFFFFFFF
 Fill = Callable[[Tensor, Tensor, Tensor, int], Tensor]
 """(rows [B], halves of the key [] each, number of blocks) -> numbers of the rows [B, 4 LANES n_blocks]."""
@@ -35,7 +38,7 @@ _compiling = ContextVar("_compiling", default=True)  # whether compiled loops ma
 
 
 def compiled_loops(module: str = "compiled") -> ModuleType | None:
-    """Return a module of loops in `bench.core`, or None without numba (a machine with a GPU may not need it)."""
+    """Return a module of compiled loops in `bench.core`; None without numba, or inside `without_compiling`."""
     return _imported(module) if _compiling.get() else None
 
 
@@ -43,7 +46,7 @@ def compiled_loops(module: str = "compiled") -> ModuleType | None:
 def without_compiling() -> Iterator[None]:
     """Run plain PyTorch on one thread in a `with` block: the same numbers up to rounding.
 
-    numba compiles the loops once on each machine, which takes longer than a small answer without them.
+    For short work: numba compiles the loops once on each machine, and this takes longer than the work itself.
     """
     before, threads = _compiling.set(False), torch.get_num_threads()
     torch.set_num_threads(1)
@@ -72,7 +75,7 @@ def fill_normals(out: Tensor, key: int, rows: Tensor) -> Tensor:
         single = out if out.dtype == torch.float32 else torch.empty(out.shape, dtype=torch.float32)
         loops.fill_normals(single.numpy(), rows.numpy(), np.int64(key))
         return out if single is out else out.copy_(single)
-    normals = (_on_gpu(normals_of_blocks) if out.is_cuda else None) or normals_of_blocks
+    normals = _fastest(normals_of_blocks, out.device.type)
     n = out.shape[1]
     return out.copy_(normals(*arguments(key, rows.to(out.device), n))[:, :n])
 
@@ -83,7 +86,7 @@ def fill_words(out: Tensor, key: int, rows: Tensor) -> Tensor:
     if loops is not None and out.is_cpu:
         loops.fill_words(out.numpy().view(np.uint32), rows.numpy(), np.int64(key))
         return out
-    words = (_on_gpu(words_of_blocks) if out.is_cuda else None) or words_of_blocks
+    words = _fastest(words_of_blocks, out.device.type)
     n = 2 * out.shape[1]
     halves = words(*arguments(key, rows.to(out.device), n))[:, :n].view(len(out), -1, 2)
     return out.copy_(halves[:, :, 0] | halves[:, :, 1] << 32)  # the lower half comes first, as in memory
@@ -100,9 +103,9 @@ def plain_normals(key: int, rows: Tensor, n: int) -> Tensor:
 
 
 @functools.cache
-def _on_gpu(plain: Fill) -> Fill | None:
-    """Return `words_of_blocks` or `normals_of_blocks` as one kernel of a GPU, or None if PyTorch cannot compile one."""
-    return fused(plain, torch.device("cuda"))
+def _fastest(plain: Fill, device_type: str) -> Fill:
+    """Return `words_of_blocks` or `normals_of_blocks`; on a GPU as one kernel, if PyTorch can compile it."""
+    return (device_type == "cuda" and fused(plain, torch.device("cuda"))) or plain
 
 
 def fused(plain: Fill, device: torch.device) -> Fill | None:
@@ -122,7 +125,7 @@ def fused(plain: Fill, device: torch.device) -> Fill | None:
 
 
 def arguments(key: int, rows: Tensor, n: int) -> tuple[Tensor, Tensor, Tensor, int]:
-    """Return rows, halves of the key and number of blocks for n words; made on the device, without a copy."""
+    """Return the arguments of a `Fill` for n numbers a row; made on the device of `rows`, so that nothing is copied."""
     low, high = (torch.full((), half, dtype=torch.int64, device=rows.device) for half in (key & _LOW, key >> 32 & _LOW))
     return rows, low, high, math.ceil(n / (4 * LANES))
 
@@ -148,7 +151,7 @@ def normals_of_blocks(rows: Tensor, key_low: Tensor, key_high: Tensor, n_blocks:
 
 
 def _philox(c0: Tensor, c1: Tensor, c2: Tensor, c3: Tensor, k0: Tensor, k1: Tensor) -> tuple[Tensor, ...]:
-    """Return the four words for each counter. int64 keeps all 64 bits of a product; a negative sign does no harm."""
+    """Return the four words of each counter. int64 keeps all 64 bits of a product, so its sign does not matter."""
     for _ in range(10):
         p0, p1 = c0 * 0xD2511F53, c2 * 0xCD9E8D57
         c0, c1 = (p1 >> 32 & _LOW) ^ c1 ^ k0, p1 & _LOW

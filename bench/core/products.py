@@ -4,10 +4,10 @@ Only products of float32 matrices with matrices or vectors change. Parameters, o
 vectors is a sum), float64 work and all metrics stay as they are. bfloat16 keeps 8 significant bits of an operand,
 TF32 11, float32 24.
 
-cpu, bf16   Both operands of every product of more than 16 x 16 x 16 multiplications are rounded to bfloat16, on every
-            processor. If the processor has bfloat16 products (x86: AMX), oneDNN rounds and is faster. But oneDNN leaves
-            some thin products in float32, and which ones depends on the processor. This module rounds the operands of
-            those products itself. So processors differ in the order of the sums and in speed only.
+cpu, bf16   Both operands of every product of more than 16 x 16 x 16 multiplications are rounded to bfloat16. If the
+            processor has bfloat16 products (x86: AMX), oneDNN rounds, and is faster. But oneDNN leaves some thin
+            products in float32, and it depends on the processor which ones. This module rounds the operands of these
+            products itself. So processors differ only in speed and in the order of the sums.
 cuda, tf32  Tensor cores, from compute capability 8.0 on.
 cuda, bf16  PyTorch has no such products of float32 matrices: operands are rounded here.
 
@@ -44,7 +44,7 @@ _ABOVE_ONE = 1 + 2**-9  # a quarter of bfloat16's step above 1, so that it round
 
 
 def products_by(precision: str, device: torch.device) -> str:
-    """Return how this machine makes products of this precision on the device: one of the four BY_... names."""
+    """Return how products of this precision are made on the device: one of the four BY_... names."""
     if precision == "float32":
         return BY_FLOAT32
     if precision == "tf32":
@@ -61,8 +61,8 @@ def matrix_products(precision: str, device: torch.device) -> Iterator[None]:
     states = [backend.fp32_precision for backend in backends]
     modes = {BY_ROUNDING: RoundedOperands, BY_ONEDNN: OneDnnOrRounded}
     try:
-        # PyTorch has an older setting and a newer one for each device. The older setting also sets the newer ones. If
-        # only the newer ones were set, torch.compile and others would refuse to read the older one.
+        # PyTorch has one older setting, and a newer one for each device. Setting the older one also sets the newer
+        # ones. If only the newer ones were set, torch.compile and others would refuse to read the older one.
         torch.set_float32_matmul_precision(_SETTING[by])
         with modes.get(by, nullcontext)():
             yield
@@ -99,8 +99,8 @@ def _onednn_rounds(
 ) -> bool:
     """Try a product: return whether oneDNN rounds both operands of a product of these shapes and strides.
 
-    A row and a column of n numbers 1 + 2^-9 have the product n only if both are rounded to ones. The trial is right for
-    every processor and version of oneDNN; a list of instruction sets and shapes would need upkeep.
+    A row and a column of n numbers 1 + 2^-9 have the product n only if both are rounded to ones. A list of instruction
+    sets and shapes would have to follow every new processor and version of oneDNN; the trial need not.
     """
     del n_threads  # oneDNN may choose another kernel for another number of threads
     left, right = _filled(left_shape, left_stride), _filled(right_shape, right_stride)
@@ -124,7 +124,7 @@ class _Operator(Protocol):
 
 
 class RoundedOperands(TorchDispatchMode):
-    """Rounds the operands of every large enough float32 product to bfloat16, and multiplies in float32.
+    """Rounds the operands of every float32 product above `LARGEST_EXACT` to bfloat16, and multiplies in float32.
 
     A product of two bfloat16 numbers is exact in float32, so only the order of the sums differs from what a processor
     with bfloat16 products does. Works below autograd: backward passes are included.

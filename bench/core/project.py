@@ -11,7 +11,7 @@ IS_CLONE = (_ABOVE / "pyproject.toml").is_file()
 TOP = _ABOVE if IS_CLONE else _ABOVE / "bench" / "_data"
 PACKAGE = _ABOVE / "bench"
 RESULTS = TOP / "results"
-"""The records that come with the suite. Commands write here only if a user of a clone names it with `--results`."""
+"""The records that come with the suite. A command writes here only if a user of a clone gives it as `--results`."""
 REFERENCE = RESULTS / "reference"
 DATASETS = TOP / "datasets"
 COMMIT = TOP / "commit.txt"
@@ -21,19 +21,16 @@ OWN = Path("results")
 
 
 def usual_results(*kinds: str) -> Path:
-    """Return the results folder to read where none is named: the user's, or the one that comes with the suite.
+    """Return the results folder to read if no option names one: the user's, or the one that comes with the suite.
 
     Args:
-        kinds: folders of which the user's results folder must have one; by default that of the records.
+        kinds: the user's folder is taken if it has one of these folders; by default `records`.
     """
     return OWN if any((OWN / kind).is_dir() for kind in kinds or ("records",)) else RESULTS
 
 
 def refuse_shipped(path: Path) -> None:
-    """Raise StoreError for a path inside an installed package, whose files all users share.
-
-    A user may write into a clone.
-    """
+    """Raise StoreError for a path inside an installed package, whose files all users share; a clone may be changed."""
     if not IS_CLONE and path.resolve().is_relative_to(TOP):
         raise StoreError(
             f"{path} belongs to the installed package, whose files are only read; name a folder of your own "

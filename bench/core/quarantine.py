@@ -22,7 +22,7 @@ _log = logging.getLogger("bench")  # Python's logging shows it on stderr by defa
 
 
 def set_aside(root: Path, path: Path, reason: str) -> Path | None:
-    """Move a file to the quarantine of a results folder, and write down why. Earlier files there stay.
+    """Move a file to the quarantine of a results folder, and write down why. No file there is replaced.
 
     Returns:
         The new path, or None if another process has moved the file already.

@@ -57,7 +57,7 @@ _TEMPLATES = {
     "crashed": "{message}",
     "not-written": "{message}",
     "damaged": "{message}",
-    # a text from a record of schema 1 that the conversion did not split into a kind and values
+    # an old record's text that was not split into a kind and values
     "text": "{message}",
 }
 _COMPOSED: dict[str, tuple[frozenset[str], Callable[[ReasonValues], str]]] = {
@@ -76,7 +76,7 @@ class Reason(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
     values: dict[str, ReasonValue] = {}
 
     def __post_init__(self) -> None:
-        """Raise ValueError for an unknown kind, or for values that are not those of the kind."""
+        """Raise ValueError for an unknown kind, or for other values than a reason of this kind has."""
         names = _NAMES.get(self.kind)
         if names is None:
             raise ValueError(f"unknown kind of reason '{self.kind:.50}'")
@@ -90,7 +90,7 @@ def told(kind: str, message: object) -> Reason:
 
 
 def in_words(*reasons: Reason | None) -> str:
-    """Return reasons as one text, '' without any."""
+    """Return reasons as one text; '' if there are none."""
     return "; ".join(_words(reason) for reason in reasons if reason is not None)
 
 

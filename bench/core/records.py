@@ -30,7 +30,7 @@ RecipeValue = None | bool | int | float | str | list[object] | dict[str, object]
 
 
 class Fields(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """The fields of a file, or of a part of it. A field that is not known is left out of the file."""
+    """The fields of a file, or of a part of it. A field that has its default value is left out of the file."""
 
 
 class Timings(Fields, frozen=True, kw_only=True):
@@ -51,7 +51,7 @@ class Timings(Fields, frozen=True, kw_only=True):
     predict_draws: Count | None = None
     predict_images: Count | None = None
     predict_draw_images_per_s: Amount | None = None
-    latency_s: Amount | None = None  # of one image: median, least and most
+    latency_s: Amount | None = None  # of one image: median; the next two are the least and the most
     latency_min_s: Amount | None = None
     latency_max_s: Amount | None = None
     latency_repeats: Count | None = None
@@ -68,8 +68,8 @@ class NetworkSize(Fields, frozen=True, kw_only=True):
 class Provenance(Fields, frozen=True, kw_only=True):
     """Machine, code and data that made a file."""
 
-    started: str = ""  # UTC, ISO 8601, as the next
-    measured: str = ""
+    started: str = ""  # UTC, ISO 8601
+    measured: str = ""  # UTC, ISO 8601
     commit: str = ""
     dirty: bool = False
     versions: dict[str, str] = {}  # of Python and packages, "absent" where not installed
@@ -82,7 +82,7 @@ class Provenance(Fields, frozen=True, kw_only=True):
     vector_instructions: str = ""
     products: str = ""
     matmul_rate: Amount | None = None
-    load_average: tuple[Amount, Amount] | None = None  # before and after
+    load_average: tuple[Amount, Amount] | None = None  # before and after the fit
     source_sha256: str | None = None
     data_sha256: dict[str, str] = {}
     train_sha256: str | None = None
@@ -90,7 +90,7 @@ class Provenance(Fields, frozen=True, kw_only=True):
 
 
 class Versions(Fields, frozen=True, kw_only=True):
-    """Versions of recipe, protocol and metrics that made the numbers; a missing one is not known."""
+    """Versions of recipe, protocol and metrics that made the numbers; None: not known."""
 
     recipe: dict[str, int] = {}
     protocol: int | None = None
@@ -105,7 +105,6 @@ class Epoch(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     metrics: dict[str, StoredNumber]
 
     def __post_init__(self) -> None:
-        """Raise ValueError for a number that its metric cannot have."""
         check_metrics(self.metrics)
 
 
@@ -119,7 +118,6 @@ class ReliabilityBins(Fields, frozen=True, kw_only=True):
     accuracy: list[Share | None]
 
     def __post_init__(self) -> None:
-        """Raise ValueError where the lists are not of one length, or the bins do not fill 0 to 1."""
         _same_length("bins", self.lower, self.upper, self.count, self.confidence, self.accuracy)
         if [0.0, *self.upper] != [*self.lower, 1.0]:
             raise ValueError("bins of confidence begin at 0, follow each other and end at 1")
@@ -132,7 +130,6 @@ class RiskCurve(Fields, frozen=True, kw_only=True):
     risk: list[Share]
 
     def __post_init__(self) -> None:
-        """Raise ValueError where the lists are not of one length."""
         _same_length("points", self.coverage, self.risk)
         _not_empty(self.coverage)
 
@@ -142,10 +139,9 @@ class FirstUncertain(Fields, frozen=True, kw_only=True):
 
     rows: list[TrainingRow]
     votes: list[list[Count]]  # of each row, by class
-    scanned: Count
+    scanned: Count  # images that were looked at
 
     def __post_init__(self) -> None:
-        """Raise ValueError where rows and votes do not fit."""
         _same_length("rows", self.rows, self.votes)
         _same_length("classes", *self.votes)
 
@@ -189,7 +185,6 @@ class ToyCurve(Fields, frozen=True, kw_only=True):
     upper: list[Real]
 
     def __post_init__(self) -> None:
-        """Raise ValueError where the lists are not of one length."""
         _same_length("points", self.x, self.mean, self.lower, self.upper)
         _not_empty(self.x)
 
@@ -218,15 +213,15 @@ _ARRAYS = {
 
 
 class Arrays(Fields, frozen=True, kw_only=True, rename=_ARRAYS):
-    """The results that are more than one number."""
+    """The results that are more than one number; each is stored under its name in `_ARRAYS`."""
 
     reliability: ReliabilityBins | None = None
     risk_coverage: RiskCurve | None = None
-    clothes_reliability: ReliabilityBins | None = None  # of a fit that learnt clothes, as the next
-    clothes_risk_coverage: RiskCurve | None = None
+    clothes_reliability: ReliabilityBins | None = None  # of a fit that learnt clothes
+    clothes_risk_coverage: RiskCurve | None = None  # of a fit that learnt clothes
     first_uncertain: FirstUncertain | None = None
     printed: Printed | None = None
-    noise: dict[str, str] = {}  # by data set, what a draw redraws
+    noise: dict[str, str] = {}  # by data set, what is random in one draw (`bench.interface.Noise`)
     pruning: Pruned | None = None
     toy_near: ToyCurve | None = None
     toy_far: ToyCurve | None = None
@@ -251,9 +246,14 @@ class Naming(Fields, frozen=True, kw_only=True):
         return self.profile, self.device, self.precision
 
     @property
-    def place(self) -> tuple[str, str, str, str, str, str]:
-        """Return approach, recipe, protocol and the conditions: what the records of several seeds have in common."""
-        return self.approach, self.recipe, self.protocol, *self.conditions
+    def combination(self) -> tuple[str, str, str]:
+        """Return approach, recipe and protocol."""
+        return self.approach, self.recipe, self.protocol
+
+    @property
+    def series(self) -> tuple[str, str, str, str, str, str]:
+        """Return combination and conditions. Records of one series differ in their seeds."""
+        return *self.combination, *self.conditions
 
     @property
     def title(self) -> str:
@@ -269,7 +269,7 @@ class Record(Naming, frozen=True, kw_only=True):
     outcome: Outcome
     reason: Reason | None
     metrics: dict[str, StoredNumber]
-    missing: dict[str, Reason]  # by metric, or by the part of a metric's name that all of them share
+    missing: dict[str, Reason]  # by metric, or by the part of their names that several metrics share
     epochs: list[Epoch]
     timings: Timings
     provenance: Provenance
@@ -282,7 +282,6 @@ class Record(Naming, frozen=True, kw_only=True):
     versions: Versions | None = None
 
     def __post_init__(self) -> None:
-        """Raise ValueError for a number that its metric cannot have."""
         check_metrics(self.metrics)
 
 

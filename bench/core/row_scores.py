@@ -1,7 +1,7 @@
-"""The form of per-row scores, the arrays beside a record: names, types, shapes, bounds, and what fits together.
+"""The form of per-row scores, which are arrays in a file beside a record: names, types, shapes and bounds.
 
-`Store.scores` checks it, so that code can rely on it. A hash that fits is not enough, because a folder may come from
-somebody else.
+`Store.scores` checks it, so that code can rely on it. The right hash is not enough, because a results folder may come
+from somebody else.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ Scores = Mapping[str, NDArray[np.generic]]
 """Numbers of each row of a data set, by "DATASET/KIND"."""
 
 CLASSES = 10
-WHOLE = np.typecodes["AllInteger"]
-FRACTIONS = "ef"  # float16 and float32
+INTEGERS = np.typecodes["AllInteger"]
+FLOATS = "ef"  # float16 and float32
 SLACK = 0.01  # rounding to float16 changes a number below 4 by less than 0.002
-MOST = {"rows": 60_000, "kept rows": 1_000, "draws": 10_000, "classes": CLASSES}
-"""Longest axes. The largest data set has 10,000 rows, of which 24 are kept. Longer axes would only cost time."""
+LONGEST = {"rows": 60_000, "kept rows": 1_000, "draws": 10_000, "classes": CLASSES}
+"""The longest axes that are accepted. Our largest data set has 10,000 rows, of which 24 are kept with all draws."""
 
 
 class _Kind(NamedTuple):
@@ -33,26 +33,26 @@ class _Kind(NamedTuple):
     high: float
 
 
-_ENTROPY = _Kind(FRACTIONS, ("rows",), -SLACK, math.log(CLASSES) + SLACK)  # nats
+_ENTROPY = _Kind(FLOATS, ("rows",), -SLACK, math.log(CLASSES) + SLACK)  # nats
 _KINDS = {
-    "label": _Kind(WHOLE, ("rows",), -1, CLASSES - 1),  # -1: no digit
-    "predicted": _Kind(WHOLE, ("rows",), 0, CLASSES - 1),
-    "max_probability": _Kind(FRACTIONS, ("rows",), 0, 1 + SLACK),
+    "label": _Kind(INTEGERS, ("rows",), -1, CLASSES - 1),  # -1: none of the classes
+    "predicted": _Kind(INTEGERS, ("rows",), 0, CLASSES - 1),
+    "max_probability": _Kind(FLOATS, ("rows",), 0, 1 + SLACK),
     "predictive_entropy": _ENTROPY,
     "expected_entropy": _ENTROPY,
-    "brier": _Kind(FRACTIONS, ("rows",), -SLACK, 2 + SLACK),
-    "nll": _Kind(FRACTIONS, ("rows",), -SLACK, math.inf),
-    "votes": _Kind(WHOLE, ("rows", "classes"), 0, MOST["draws"]),
-    "draws": _Kind(FRACTIONS, ("draws", "kept rows", "classes"), -math.inf, SLACK),  # log-probabilities
+    "brier": _Kind(FLOATS, ("rows",), -SLACK, 2 + SLACK),
+    "nll": _Kind(FLOATS, ("rows",), -SLACK, math.inf),
+    "votes": _Kind(INTEGERS, ("rows", "classes"), 0, LONGEST["draws"]),
+    "draws": _Kind(FLOATS, ("draws", "kept rows", "classes"), -math.inf, SLACK),  # log-probabilities
 }
-_BESIDE = {  # tables and figures show the first with the others
+_NEEDED = {  # kind -> the kinds that must be there too, because tables and figures show them together
     "max_probability": ("label", "predicted", "predictive_entropy"),
     "draws": ("label", "max_probability"),
 }
 
 
 def check_scores(scores: Scores) -> None:
-    """Raise ValueError, which says what is wrong, unless scores have the form that the common protocol writes."""
+    """Raise ValueError, which says what is wrong, if scores do not have the form that the common protocol writes."""
     by_set: dict[str, dict[str, NDArray[np.generic]]] = {}
     n_draws: int | None = None
     for key, values in scores.items():
@@ -71,23 +71,23 @@ def check_scores(scores: Scores) -> None:
 
 def _check_array(key: str, values: NDArray[np.generic], kind: _Kind) -> None:
     if values.dtype.char not in kind.types or not values.dtype.isnative:
-        allowed = "whole numbers" if kind.types == WHOLE else "float16 and float32"
+        allowed = "whole numbers" if kind.types == INTEGERS else "float16 and float32"
         raise ValueError(f"{key} is of type {values.dtype}; allowed are {allowed}")
     if values.ndim != len(kind.axes):
         raise ValueError(f"{key} has shape {list(values.shape)}; allowed is [{', '.join(kind.axes)}]")
     for axis, length in zip(kind.axes, values.shape, strict=True):
         least = CLASSES if axis == "classes" else 1
-        if not least <= length <= MOST[axis]:
-            raise ValueError(f"{key} has {length} {axis}; allowed are {least} to {MOST[axis]}")
-    if not (np.greater_equal(values, kind.low) & np.less_equal(values, kind.high)).all():  # NaN is neither
+        if not least <= length <= LONGEST[axis]:
+            raise ValueError(f"{key} has {length} {axis}; allowed are {least} to {LONGEST[axis]}")
+    if not (np.greater_equal(values, kind.low) & np.less_equal(values, kind.high)).all():  # NaN fails both
         raise ValueError(f"{key} has values that are not from {kind.low:.4g} to {kind.high:.4g}")
 
 
 def _check_set(name: str, found: Mapping[str, NDArray[np.generic]]) -> None:
-    """Raise ValueError unless the arrays of one data set fit together."""
+    """Raise ValueError if the arrays of one data set do not fit together."""
     if len({len(values) for kind, values in found.items() if kind != "draws"}) > 1:
         raise ValueError(f"the arrays of {name} have different numbers of rows")
-    for kind, others in _BESIDE.items():
+    for kind, others in _NEEDED.items():
         lacking = sorted(set(others) - found.keys())
         if kind in found and lacking:
             raise ValueError(f"{name}/{kind} lacks {', '.join(lacking)}")

@@ -8,15 +8,15 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NoReturn
 
-from bench.core.canonical import digest, digest_of_json, plain
+from bench.core.canonical import digest_of_json, plain
 from bench.core.errors import DataCorrupt, StoreError
 from bench.core.files import read_file
 from bench.core.text import one_line
 
 LARGEST_RECORD = 32 << 20  # bytes; the largest of a full run has 0.13 MB
-LARGEST_INTEGER = 2**63  # larger numbers are refused
-LONGEST_INTEGER = 21  # characters, sign included
-LONGEST_QUOTE = 200  # characters of an error's quotation
+LARGEST_INTEGER = 2**63  # this integer and larger ones are refused
+LONGEST_INTEGER = 21  # characters; a text of this length is refused before it is converted
+LONGEST_QUOTE = 200  # characters that an error quotes
 
 
 def seal(content: object) -> dict[str, object]:
@@ -24,11 +24,11 @@ def seal(content: object) -> dict[str, object]:
     fields = plain(content)
     assert isinstance(fields, dict), "only what has fields can be sealed"
     body = {key: value for key, value in fields.items() if key != "sha256"}
-    return {**body, "sha256": digest(body)}
+    return {**body, "sha256": digest_of_json(body)}
 
 
 def has_seal(content: Mapping[str, object]) -> bool:
-    """Return whether field `sha256` of what was read from JSON has the hash of the other fields."""
+    """Return whether field `sha256` of a JSON object has the hash of the other fields."""
     try:
         return content.get("sha256") == digest_of_json({name: one for name, one in content.items() if name != "sha256"})
     except RecursionError:  # nested more deeply than anything that this suite writes
@@ -46,7 +46,7 @@ def read_json(path: Path, what: str, below: Path | None = None) -> object:
 
 
 def _refuse(word: str) -> NoReturn:
-    """Refuse NaN and Infinity: JSON does not have them, and the hash could not tell them from null."""
+    """Refuse NaN and Infinity: JSON does not have them, and they have the same hash as null."""
     raise ValueError(f"'{word}' is not a JSON number")
 
 

@@ -35,16 +35,16 @@ from bench.core.row_scores import Scores, check_scores
 if TYPE_CHECKING:
     import torch
 
-# Folders of a results folder that may hold parts of killed writes. `quarantine` is not one: files are only moved there.
 WRITTEN = ("records", "fits", "locks", "readings", "tables", "figures", "report", "measured")
-CONDITIONS = ("device", "precision")  # fields of `Naming` that a file's name does not show
+"""The folders of a results folder where a killed process may leave half-written files. Not `quarantine`: files are
+moved there as they are."""
+_NOT_IN_FILE_NAME = ("device", "precision")  # fields of `Naming`; the hash in the file's name depends on them
 LARGEST_SCORES = 256 << 20  # bytes, packed and unpacked; those of a full run have 1 MB
 
 # The errors of NumPy, the standard library and safetensors on damaged or hostile archives and tensors.
 _BROKEN = (OSError, ValueError, EOFError, LookupError, MemoryError, RuntimeError, TypeError, AttributeError)
 _BROKEN_SCORES = (*_BROKEN, DataCorrupt, zipfile.BadZipFile, zlib.error, SyntaxError, tokenize.TokenError)
 _BROKEN_TENSORS = (*_BROKEN, SafetensorError)
-
 
 Info = dict[str, object]  # the description in a file of tensors
 AGAIN = "make the record again with python -m bench run"
@@ -59,7 +59,7 @@ class Store:
         self._folder = SealedFolder(root, "records", Record, "record", SCHEMA, record_name, "*/*.json", AGAIN)
 
     def check_writable(self) -> None:
-        """Raise StoreError if records cannot be written here; remove the parts that killed writes left."""
+        """Raise StoreError if records cannot be written here; remove what killed processes left half-written."""
         check_writable(self.root / "fits", self.root)
         sweep(self.root / folder for folder in WRITTEN)
 
@@ -72,8 +72,8 @@ class Store:
     def write(self, record: Record, scores: Scores | None = None) -> Path:
         """Write a record and its per-row scores (.npz); the record contains the hash of the scores.
 
-        A record without numbers does not replace a finished one: a second measurement, such as for a data set that has
-        come, may fail.
+        A record without numbers does not replace a finished one. A fit may be measured again, for example because a
+        data set has become available, and this may fail.
         """
         if record.outcome != "done" and (path := self._finished(record)) is not None:
             return path
@@ -84,7 +84,7 @@ class Store:
             record = msgspec.structs.replace(record, scores_sha256=hashed)
             write_atomically(self._scores_path(record), buffer.getvalue(), self.root)
         path = self._folder.write(record)
-        with contextlib.suppress(StoreError):  # the record is safe
+        with contextlib.suppress(StoreError):  # the record itself is written
             self._drop_superseded(record, path)
         return path
 
@@ -106,13 +106,13 @@ class Store:
     def scores(self, record: Record) -> Scores:
         """Return the per-row scores of a record; {} if there are none.
 
-        Scores that cannot be read, whose hash is not the record's or whose form is another one are set aside.
+        Scores are set aside if they cannot be read, if the record has another hash of them, or if `check_scores`
+        refuses them.
         """
-        content = self._scores_content(record)
-        if content is None:
+        if not is_there(self._scores_path(record)):
             return {}
         try:
-            found = _unpacked(content)
+            found = _unpacked(self._scores_content(record))
             check_scores(found)
             return found
         except _BROKEN_SCORES as error:
@@ -120,14 +120,17 @@ class Store:
             return {}
 
     def set_aside_if_scores_are_damaged(self, record: Record) -> bool:
-        """Return whether the scores of a record are damaged, and set aside both; missing scores are not damaged.
+        """Set aside scores and record if the scores are damaged, and return whether they are.
 
-        A clone has the scores of one seed only.
+        Missing scores are not damaged: a clone has the scores of one seed only.
         """
         if record.scores_sha256 is None or not is_there(self._scores_path(record)):
             return False
-        if self._scores_content(record) is not None:
+        try:
+            self._scores_content(record)
             return False
+        except _BROKEN_SCORES as error:
+            self._set_aside_scores(record, error)
         path = self.record_path(record)
         if (now := self.find(record)) is not None and now.scores_sha256 != record.scores_sha256:
             return False  # another process has written it since
@@ -138,19 +141,13 @@ class Store:
     def _scores_path(self, record: Record) -> Path:
         return self.record_path(record).with_suffix(".npz")
 
-    def _scores_content(self, record: Record) -> bytes | None:
-        """Return the bytes of a record's scores; None if there are none, or if their hash is not the record's."""
-        path = self._scores_path(record)
-        if not is_there(path):
-            return None
-        try:
-            content = read_file(path, LARGEST_SCORES, below=self.root)
-            if hashlib.sha256(content).hexdigest() != record.scores_sha256:
-                is_old = record.scores_sha256 is None
-                raise ValueError(f"the record has no hash of them: {AGAIN}" if is_old else "their hash does not fit")
-        except _BROKEN_SCORES as error:
-            self._set_aside_scores(record, error)
-            return None
+    def _scores_content(self, record: Record) -> bytes:
+        """Return the bytes of a record's scores; raises DataCorrupt or ValueError if their hash is not the record's."""
+        content = read_file(self._scores_path(record), LARGEST_SCORES, below=self.root)
+        if record.scores_sha256 is None:
+            raise ValueError(f"the record has no hash of them: {AGAIN}")
+        if hashlib.sha256(content).hexdigest() != record.scores_sha256:
+            raise ValueError("their hash does not fit")
         return content
 
     def _set_aside_scores(self, record: Record, error: Exception) -> None:
@@ -159,17 +156,20 @@ class Store:
             quarantine.set_aside(self.root, path, f"scores {path} cannot be trusted: {_line(error)}")
 
     def find_done_elsewhere(self, naming: Naming, counts: Callable[[Record], bool]) -> Record | None:
-        """Return a finished record of the same name that `counts`, or None; it was made where the framework exists."""
+        """Return a finished record with the same naming fields for which `counts` is true, or None.
+
+        A machine without the framework cannot compute the key, so the key may be another.
+        """
         same = (record for _, record in self._same_name(naming))
         return next((record for record in same if record.outcome == "done" and counts(record)), None)
 
     def _same_name(self, naming: Naming) -> list[tuple[Path, Record]]:
-        """Return the records whose naming fields are the given ones, and their files; the keys may differ."""
+        """Return the files and records with the given naming fields; only the keys may differ."""
         path = self.record_path(naming)
         found = []
         for other in sorted(path.parent.glob(f"{glob.escape(path.name.rsplit('__', 1)[0])}__*.json")):
             record = self._read_or_set_aside(other)
-            if record is not None and all(getattr(record, name) == getattr(naming, name) for name in CONDITIONS):
+            if record is not None and all(getattr(record, one) == getattr(naming, one) for one in _NOT_IN_FILE_NAME):
                 found.append((other, record))
         return found
 
@@ -185,7 +185,7 @@ class Store:
     def _set_aside_record(self, path: Path, reason: str) -> None:
         quarantine.set_aside(self.root, path, reason)
         scores = path.with_suffix(".npz")
-        if is_there(scores):  # the next record of this name would replace them
+        if is_there(scores):  # the scores of the next record of this name would replace them
             quarantine.set_aside(self.root, scores, f"scores {scores} belong to a record that cannot be trusted")
 
     def _drop_superseded(self, record: Record, written: Path) -> None:
@@ -222,12 +222,15 @@ class Store:
     ) -> tuple[dict[str, torch.Tensor], Info] | None:
         """Return tensors and description, or None if the file does not exist or cannot be trusted.
 
-        A file is set aside if it cannot be read, its hash does not fit, or `belongs` refuses its description.
+        A file is set aside if it cannot be read, if its hash does not fit, or if `belongs` refuses its description.
+
+        Raises:
+            StoreError: the machine is short of memory or of open files, so that the file may be intact.
         """
         if not is_there(path):
             return None
         try:
-            # safetensors opens a path only. This path is the file that is open here, even if its name is changed now.
+            # safetensors opens paths only. This path leads to the opened file, even if its name is changed meanwhile.
             with (
                 opened_file(path, self.root) as opened,
                 safe_open(f"/proc/self/fd/{opened.fileno()}", framework="pt") as file,
@@ -243,7 +246,7 @@ class Store:
             if belongs is not None and not belongs(info):
                 raise ValueError("it belongs to another fit or another version")
         except _BROKEN_TENSORS as error:
-            if _is_short(error):
+            if _is_out_of_resources(error):
                 raise StoreError(f"{path} cannot be read now: {_line(error)}; it is kept, so try again") from error
             quarantine.set_aside(self.root, path, f"{path.stem} {path} cannot be trusted: {_line(error)}")
             return None
@@ -264,11 +267,11 @@ def _unpacked(content: bytes) -> dict[str, NDArray[np.generic]]:
     return found
 
 
-def _is_short(error: Exception) -> bool:
-    """Return whether the machine is short of memory or of open files; safetensors gives the number in its words."""
+def _is_out_of_resources(error: Exception) -> bool:
+    """Return whether the machine is short of memory or of open files."""
     numbers = (errno.ENOMEM, errno.EMFILE, errno.ENFILE)
-    in_words = any(f"os error {number})" in str(error) for number in numbers)
-    return isinstance(error, MemoryError) or getattr(error, "errno", None) in numbers or in_words
+    in_text = any(f"os error {number})" in str(error) for number in numbers)  # safetensors gives the number only there
+    return isinstance(error, MemoryError) or getattr(error, "errno", None) in numbers or in_text
 
 
 def _line(error: BaseException) -> str:
@@ -276,7 +279,7 @@ def _line(error: BaseException) -> str:
 
 
 def tensor_hash(tensors: Mapping[str, torch.Tensor], text: str) -> str:
-    """Return the SHA-256 over names, types, shapes and bytes of tensors, and their description."""
+    """Return the SHA-256 over names, types, shapes and bytes of tensors, and over their description `text`."""
     import torch  # here: most commands read records alone
 
     parts = [[name, str(tensors[name].dtype), list(tensors[name].shape)] for name in sorted(tensors)]

@@ -1,8 +1,8 @@
 """Named, seeded random streams, from which training and predicting draw all their random numbers.
 
 A stream's seed is a hash of the run's seed, the stream's name and its indices. So streams do not depend on each other
-or on the order of their use. PyTorch's CPU generator (mt19937) keeps only the lowest 32 bits of a seed, which is enough
-to separate the streams of one run.
+or on the order in which they are used. PyTorch's CPU generator (mt19937) keeps only the lowest 32 bits of a seed; this
+is enough to separate the streams of one run.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from bench.core.seeds import stream_seed as stream_seed
 
 
 def own_noise() -> AbstractContextManager[None]:
-    """Return a context that restores torch's generators at its end, also on GPUs."""
+    """Return a context that restores torch's generators, those of GPUs too, when it ends."""
     return torch.random.fork_rng(devices=range(torch.cuda.device_count()))
 
 
@@ -41,9 +41,9 @@ def row_noise(seed: int, draw: int, rows: torch.Tensor, width: int) -> torch.Ten
 
 
 def row_bits(seed: int, draw: int, rows: torch.Tensor, words: int) -> torch.Tensor:
-    """Return `words` times 64 fair random bits for each row, int64 [B, words]; otherwise as `row_noise`.
+    """Return `words` times 64 fair random bits for each row, int64 [B, words]; the arguments are those of `row_noise`.
 
-    Bits are cheaper than normals: a dropout mask with rate 1/2 needs one bit for a unit, a normal costs 32.
+    A dropout mask with rate 1/2 needs one bit for a unit; a normal number costs 32 bits.
     """
     return fill_words(rows.new_empty(len(rows), words), stream_seed(seed, "draw", draw), rows)
 
@@ -55,12 +55,12 @@ def normals_(out: torch.Tensor, seed: int, name: str, *index: int) -> torch.Tens
 
 
 class StepNoise:
-    """The noise of one epoch's training steps. Every call gets new numbers; a step may call more than once."""
+    """The noise of one epoch's training steps. Every call gives new numbers; a step may call more than once."""
 
     def __init__(self, stream: int) -> None:
         """Start at the first step of a stream, such as `Context.stream("noise", epoch)`."""
         self._stream = stream
-        self._asked = 0
+        self._n_calls = 0
 
     def normals_(self, out: torch.Tensor) -> torch.Tensor:
         """Fill `out` (contiguous, any shape) with standard normals."""
@@ -73,11 +73,10 @@ class StepNoise:
         return out
 
     def take_step(self) -> tuple[int, int]:
-        """Return the stream and the row of the next call's numbers, for a compiled pass that makes them itself."""
-        self._asked += 1
-        return self._stream, self._asked - 1
+        """Take the next call's numbers: return their stream and row, for a compiled loop that makes them itself."""
+        self._n_calls += 1
+        return self._stream, self._n_calls - 1
 
     def _next_row(self, device: torch.device) -> torch.Tensor:
         """Return the row of the next call, int64 [1]; made on the device, so that nothing is copied."""
-        self._asked += 1
-        return torch.full((1,), self._asked - 1, device=device)
+        return torch.full((1,), self.take_step()[1], device=device)

@@ -47,8 +47,8 @@ THREE_DIFFERENCE = Digits(significant=3, signed=True)
 def one_line(text: str, longest: int | None = None) -> str:
     """Return any text as one line that is safe to print.
 
-    White space becomes single spaces. Other unprintable characters become Python's escapes, because they could move the
-    terminal's cursor or reverse the direction of the text. A text of more than `longest` characters is cut.
+    White space becomes single spaces. `visible` replaces other unprintable characters. A text of more than `longest`
+    characters is cut.
     """
     safe = visible(" ".join(text.split()))
     return safe if longest is None or len(safe) <= longest else f"{safe[:longest]}..."
@@ -57,8 +57,8 @@ def one_line(text: str, longest: int | None = None) -> str:
 def visible(text: str) -> str:
     """Return text of any number of lines that is safe to show: on a terminal, in a table, on a page.
 
-    Unprintable characters (controls, escape sequences, marks that turn the direction of writing, lone surrogates) are
-    shown as Python's escapes. All text from a file passes through here before it is shown.
+    Unprintable characters become Python's escapes, because they could move the terminal's cursor or reverse the
+    direction of the text. All text from a file passes through here before it is shown.
     """
     lines = text.split("\n")
     return "\n".join(line if line.isprintable() else "".join(map(_visible, line)) for line in lines)
@@ -70,7 +70,7 @@ def _visible(character: str) -> str:
 
 
 def counted(count: int, noun: str) -> str:
-    """Return a number of things in words: "1 curve", "16 curves"; the noun's plural ends in an s."""
+    """Return a count with its noun: "1 curve", "16 curves"; the plural must end in an s."""
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 

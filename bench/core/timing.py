@@ -37,8 +37,8 @@ def repeat_seconds(call: Callable[[], object], device: torch.device, repeats: in
 def matmul_rate(device: torch.device, threads: int) -> float:
     """Return this machine's rate of float32 matrix products with `threads` threads: operations a second, 3 digits.
 
-    It is the best of `RATE_REPEATS` products of 1024 x 1024 matrices, and takes a tenth of a second. It tells how fast
-    a machine is, whatever the name of its processor. It is measured once in a process.
+    It is the rate of the fastest of `RATE_REPEATS` products of 1024 x 1024 matrices. This takes a tenth of a second. It
+    tells how fast a machine is, which the name of its processor does not. A process measures it once.
     """
     left, right = (torch.full((RATE_SIZE, RATE_SIZE), value, device=device) for value in (0.5, 0.25))
     before = torch.get_num_threads()

@@ -1,4 +1,4 @@
-"""Read TOML files with a schema. An error is one line: the file, the place in it, and what is allowed there."""
+"""Read TOML files with a schema. An error is one line: the file, the table or field, and what is allowed there."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ else:
     import tomli as tomllib
 
 LARGEST = 1 << 20  # bytes; the largest file of this suite has 40 kB
-SHOWN = 80  # characters of a value that is not allowed
+LONGEST_VALUE = 80  # characters of a refused value that an error quotes
 _WORDS = {"str": "text", "int": "whole number", "float": "number", "object": "table", "array": "list"}
 _DATES = (datetime.date, datetime.datetime, datetime.time)  # types of TOML; a field of text must not accept them
 _NAMES = re.compile(rf"\b({'|'.join(_WORDS)})\b")
@@ -48,8 +48,8 @@ def read_toml(path: Path, schema: type[T], what: str, remedy: str = "", **given:
     Args:
         path: the file, of at most `LARGEST` bytes.
         schema: a `TomlTable`, or a dict of them.
-        what: the kind of file; begins the error.
-        remedy: what a user can do; ends the error.
+        what: the kind of file, for errors.
+        remedy: what a user can do about an error; it ends the line.
         given: fields of the schema that do not come from the file, such as its name.
 
     Raises:
@@ -65,7 +65,7 @@ def read_toml(path: Path, schema: type[T], what: str, remedy: str = "", **given:
 
 
 def check(raw: Mapping[str, object], schema: type[T], where: str, remedy: str = "", **given: object) -> T:
-    """Return the content of a TOML file in the types of the schema; raises ConfigError that begins with `where`."""
+    """Return the content of a TOML file in the types of the schema; raises ConfigError, which begins with `where`."""
     for name in given.keys() & raw.keys():
         raise ConfigError(_ended(f"{where}: unknown key '{name}'", remedy))
     merged = {**raw, **given}
@@ -88,28 +88,29 @@ def _ended(message: str, remedy: str) -> str:
 
 
 def _problem(raw: object, schema: object, where: str, given: set[str]) -> str:
-    """Return an error for the innermost wrong place. The places in msgspec's own errors lack the keys of dicts."""
+    """Return the error's text for the innermost wrong part. msgspec's own errors do not name the keys of dicts."""
     place, value, kind = _innermost(raw, schema, "")
     at = f"{where}, {place.lstrip('.')}" if place else where
     if _is_table(kind) and isinstance(value, dict):
-        fields = {field.encode_name: field.required for field in msgspec.structs.fields(kind)}
-        known = fields.keys() - (set() if place else given)
+        not_in_file = set() if place else given
+        required = {field.encode_name: field.required for field in msgspec.structs.fields(kind)}
         for key in value:
-            if key not in known and not (key in given and not place):
-                return str(unknown_name(f"key in {at}:", one_line(key, SHOWN), known))
-        for key in fields:
-            if fields[key] and key not in value:
+            if key not in required and key not in not_in_file:
+                return str(unknown_name(f"key in {at}:", one_line(key, LONGEST_VALUE), required.keys() - not_in_file))
+        for key, is_required in required.items():
+            if is_required and key not in value:
                 return f"{at}: '{key}' is missing"
     if typing.get_origin(kind) is Literal:
-        return str(unknown_name(f"value in {at}:", one_line(str(value), SHOWN), map(str, typing.get_args(kind))))
+        shown = one_line(str(value), LONGEST_VALUE)
+        return str(unknown_name(f"value in {at}:", shown, map(str, typing.get_args(kind))))
     message = _message(value, kind)
-    if not message.startswith("Expected "):  # of __post_init__
+    if not message.startswith("Expected "):  # __post_init__ raised it
         return f"{at}: {message}"
-    return f"{at}: {one_line(repr(value), SHOWN)} given; give {expected(message)}"
+    return f"{at}: {one_line(repr(value), LONGEST_VALUE)} given; give {expected(message)}"
 
 
 def expected(message: str) -> str:
-    """Return in plain words what msgspec's message says that it expected."""
+    """Return in plain words the type that msgspec's message expected."""
     for pattern, words in _PATTERNS.items():
         message = message.replace(pattern, words)
     allowed = _NAMES.sub(lambda name: _WORDS[name[0]], message.removeprefix("Expected ").partition(", got ")[0])
@@ -117,7 +118,7 @@ def expected(message: str) -> str:
 
 
 def _innermost(value: object, kind: object, place: str) -> tuple[str, object, object]:
-    """Return place, value and type of the first wrong part that has no wrong part inside."""
+    """Follow the first wrong part of each level, and return place, value and type of the last one."""
     for name, part, its_kind in _parts(value, kind):
         if _message(part, its_kind):
             return _innermost(part, _table_of(its_kind), place + name)
@@ -135,7 +136,7 @@ def _parts(value: object, kind: object) -> Iterator[tuple[str, object, object]]:
                 yield f".{field.encode_name}", value[field.encode_name], field.type
     elif isinstance(value, dict) and origin is dict:
         for key, part in value.items():
-            name = f".{one_line(key, SHOWN)}"
+            name = f".{one_line(key, LONGEST_VALUE)}"
             yield from ((name, key, inner[0]), (name, part, inner[1]))
     elif isinstance(value, list) and origin is tuple:
         for number, part in enumerate(value, start=1):

@@ -1,7 +1,7 @@
 """Get a missing data set: from a local copy, from torchvision's mirrors, or from its public address.
 
-Only an explicit `fetch` uses the network. A download is bounded in size and time, and tried several times. Content
-without the known SHA-256 is thrown away; the rest is stored under the repository's names.
+Only an explicit `fetch` uses the network. A download is bounded in size and time, and tried several times. Only content
+with the known SHA-256 is stored, under the file names of the repository.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ T = TypeVar("T")
 def fetch(name: str, dest: Path | None = None, source: Path | None = None) -> list[Path]:
     """Put a data set into `dest`/NAME (by default the repository's datasets/NAME) and return its files.
 
-    Intact files stay. Broken files are replaced, and renamed to NAME.TIME.untrusted. A generated set has no files.
+    Intact files stay. Broken files are renamed to NAME.TIME.untrusted, and fetched again. A generated set has no files.
 
     Args:
         name: the data set.

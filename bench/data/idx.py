@@ -31,7 +31,7 @@ def read_idx(path: Path, shape: Sequence[int], sha256: str, remedy: str = "") ->
 
     Args:
         path: the file.
-        shape: the known dimensions; they also bound what is read and decompressed.
+        shape: the known dimensions; they also limit how many bytes are read and decompressed.
         sha256: the known SHA-256 of the decompressed bytes, header included.
         remedy: what a user can do about a broken file; ends the error's line.
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from bench.core.errors import DataCorrupt, DataMissing
 from bench.data import notmnist
 from bench.data.idx import read_idx
-from bench.data.manifest import EVERY_NAME, DataFile, DatasetManifest, manifest
+from bench.data.manifest import ALL_NAMES, DataFile, DatasetManifest, manifest
 from bench.data.places import find
 
 
@@ -35,15 +35,19 @@ class DatasetCheck:
 
     name: str  # data set
     file: str  # its key in the manifest; "" for a generated set
-    ok: bool
-    missing: bool  # the file does not exist; False for a broken file
-    optional: bool  # a missing file is not a failure
-    problem: str  # one line; "" if ok
+    problem: str = ""  # one line; "" if the file is intact
+    missing: bool = False  # the file does not exist; False for a broken file
+    optional: bool = False  # a missing file is not a failure
+
+    @property
+    def ok(self) -> bool:
+        """Return whether the file is intact."""
+        return not self.problem
 
 
 def list_datasets(data_dir: Path | None = None) -> list[DatasetRow]:
     """Return one row per data set, without reading its bytes."""
-    return [_row(manifest(name), data_dir) for name in EVERY_NAME]
+    return [_row(manifest(name), data_dir) for name in ALL_NAMES]
 
 
 def verify(names: Sequence[str] | None = None, data_dir: Path | None = None) -> list[DatasetCheck]:
@@ -52,7 +56,7 @@ def verify(names: Sequence[str] | None = None, data_dir: Path | None = None) -> 
     Raises:
         ConfigError: unknown name, or `data_dir` is not a folder.
     """
-    return [check for name in (names or EVERY_NAME) for check in _checks(manifest(name), data_dir)]
+    return [check for name in (names or ALL_NAMES) for check in _checks(manifest(name), data_dir)]
 
 
 def _row(known: DatasetManifest, data_dir: Path | None) -> DatasetRow:
@@ -92,7 +96,7 @@ def _size(path: Path) -> int:
 
 def _checks(known: DatasetManifest, data_dir: Path | None) -> list[DatasetCheck]:
     if known.kind == "generated":
-        return [DatasetCheck(known.name, "", ok=True, missing=False, optional=False, problem="")]
+        return [DatasetCheck(known.name, "")]
     if known.kind == "png-archive":
         return [_check(known, "images and labels", lambda: notmnist.load(known, data_dir))]
 
@@ -106,6 +110,5 @@ def _check(known: DatasetManifest, file: str, read: Callable[[], object]) -> Dat
     try:
         read()
     except (DataMissing, DataCorrupt) as error:
-        missing = isinstance(error, DataMissing)
-        return DatasetCheck(known.name, file, ok=False, missing=missing, optional=known.optional, problem=str(error))
-    return DatasetCheck(known.name, file, ok=True, missing=False, optional=known.optional, problem="")
+        return DatasetCheck(known.name, file, str(error), isinstance(error, DataMissing), known.optional)
+    return DatasetCheck(known.name, file)

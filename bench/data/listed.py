@@ -1,6 +1,6 @@
-"""Check the other files that come with the suite against their lists of hashes (`SHA256SUMS`, as `sha256sum` writes).
+"""Check files that come with the suite against lists of hashes, which have the format of `sha256sum`.
 
-Records, readings and measured tables contain their own hash, which is checked whenever they are read.
+Records, readings and measured tables are not listed: each contains its own hash, which is checked when it is read.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ _LINE = re.compile(r"(?P<sha256>[0-9a-f]{64}) [ *](?P<name>\S.*)")
 
 
 def verify_listed(folders: tuple[Path, ...] = FOLDERS) -> list[DatasetCheck]:
-    """Read every file that the folders' lists name, and compare it with its hash: one check a file."""
+    """Read every file that the lists of the folders name, and compare its hash. Return one check for each file."""
     return [check for folder in folders for check in _of_list(folder)]
 
 
 def listing(folder: Path) -> str:
-    """Return the list of hashes of all files of a folder, by name, without the list itself."""
+    """Return the list of hashes for a folder: all its files by name, without the list itself."""
     files = sorted(path for path in folder.rglob("*") if path.is_file() and path != folder / LIST)
     hashes = (hashlib.sha256(path.read_bytes()).hexdigest() for path in files)
     return "".join(f"{one}  {path.relative_to(folder).as_posix()}\n" for one, path in zip(hashes, files, strict=True))
@@ -47,7 +47,7 @@ def _of_list(folder: Path) -> list[DatasetCheck]:
 
 
 def _problem(folder: Path, name: str, sha256: str) -> str:
-    """Return what is wrong with a file in one line; '' if nothing is."""
+    """Return in one line what is wrong with a file; '' if it is intact."""
     try:
         check_hash(read_file(folder / name, LARGEST, REMEDY, below=folder), sha256, str(folder / name), REMEDY)
     except DataCorrupt as error:
@@ -57,4 +57,4 @@ def _problem(folder: Path, name: str, sha256: str) -> str:
 
 def _check(folder: Path, name: str, problem: str) -> DatasetCheck:
     missing = bool(problem) and not is_there(folder / name)
-    return DatasetCheck(folder.name, name, ok=not problem, missing=missing, optional=False, problem=problem)
+    return DatasetCheck(folder.name, name, problem, missing)

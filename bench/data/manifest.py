@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Literal, NamedTuple, get_args
 
@@ -17,23 +18,24 @@ FOLDER_VARIABLE = "BNN_BENCH_DATA"
 
 OutsideSet = Literal["noise_gaussian", "noise_uniform", "fashion_mnist", "letters", "notmnist459"]
 OOD_NAMES: tuple[str, ...] = get_args(OutsideSet)
-SHOWN = {
+OOD_LABELS = {
     "letters": "letters",
     "notmnist459": "not-MNIST",
     "fashion_mnist": "clothes",
     "noise_gaussian": "Gaussian noise",
     "noise_uniform": "uniform noise",
 }
-"""The data sets that show no digit, in the order and with the names of tables and figures."""
-DATASET_NAMES: tuple[str, ...] = ("mnist", *OOD_NAMES)
+"""The names of the out-of-distribution sets in tables and figures, in the order in which they are shown."""
+MEASURED_NAMES: tuple[str, ...] = ("mnist", *OOD_NAMES)
+"""The data sets on which a fit is measured. They are the same for every task of `TASKS`."""
 
 
 class TaskData(NamedTuple):
-    """The data sets of a task: the one to learn, and those out of distribution."""
+    """The data sets of a learning task."""
 
-    training: str  # data set of the training files
-    inside: str  # data set of the test file
-    outside: tuple[str, ...]
+    training: str  # has the training files
+    inside: str  # has the test files
+    outside: tuple[str, ...]  # out of distribution
 
 
 FASHION = "fashion"
@@ -45,8 +47,8 @@ TASKS = {
         ("noise_gaussian", "noise_uniform", "mnist", "letters", "notmnist459"),
     ),
 }
-EVERY_NAME = tuple(dict.fromkeys((*DATASET_NAMES, *(task.training for task in TASKS.values()))))
-"""All data sets, with what only another task than `mnist` needs."""
+ALL_NAMES = tuple(dict.fromkeys((*MEASURED_NAMES, *(task.training for task in TASKS.values()))))
+"""All data sets, also those that are only learnt from."""
 
 Shape = tuple[Annotated[int, msgspec.Meta(ge=1)], ...]
 
@@ -55,7 +57,7 @@ class DataFile(TomlTable, frozen=True):
     """One array of bytes of a data set."""
 
     shape: Shape
-    sha256: Sha256  # of the decompressed IDX file, or the array's bytes
+    sha256: Sha256  # of the decompressed IDX file, or of the bytes of an archive's array
     gz: str = ""  # name of its compressed IDX file; "" for an array of an archive
 
 
@@ -66,7 +68,7 @@ class DatasetManifest(TomlTable, frozen=True, kw_only=True):
     title: str
     source: str
     licence: str
-    optional: bool  # if missing, a list says how to get it, and nothing fails
+    optional: bool  # if it is missing, nothing fails, and `data list` says how to get it
     kind: Literal["idx", "png-archive", "generated"]
     how: str  # how to get it, one line
     files: dict[str, DataFile] = msgspec.field(default_factory=dict)  # by key such as t10k-images; none if generated
@@ -76,7 +78,7 @@ class DatasetManifest(TomlTable, frozen=True, kw_only=True):
     fonts: dict[str, str] = msgspec.field(default_factory=dict)  # fonts of drawn images, with their licences
 
     def __post_init__(self) -> None:
-        """Raise ValueError unless either files or, for a generated set, a shape tell the number of rows."""
+        """Raise ValueError if a generated set has no shape or has files, or if another set has no files."""
         is_whole = self.shape and not self.files if self.kind == "generated" else self.files
         if not is_whole:
             raise ValueError("a generated set has a shape and no files, any other has files")
@@ -89,17 +91,16 @@ class DatasetManifest(TomlTable, frozen=True, kw_only=True):
     @property
     def n_rows(self) -> int:
         """Return the number of images, over all files."""
-        return self._images("")
+        return self._n_images(self.files)
 
     @property
     def n_measured(self) -> int:
-        """Return the number of images that are measured, those of files to learn from left out."""
-        return self._images("train")
+        """Return the number of images that fits are measured on, so without those of training files."""
+        return self._n_images(key for key in self.files if not key.startswith("train"))
 
-    def _images(self, left_out: str) -> int:
-        files = [file for key, file in self.files.items() if not left_out or not key.startswith(left_out)]
-        shapes = [file.shape for file in files] or [self.shape]
-        return sum(shape[0] for shape in shapes if len(shape) > 1)
+    def _n_images(self, keys: Iterable[str]) -> int:
+        shapes = [self.files[key].shape for key in keys] or [self.shape]
+        return sum(shape[0] for shape in shapes if len(shape) > 1)  # labels have one dimension
 
 
 def datasets_folder() -> Path:
@@ -122,13 +123,13 @@ def manifest(name: str) -> DatasetManifest:
     Raises:
         ConfigError: unknown name, or a manifest that cannot be used.
     """
-    check_known("data set", EVERY_NAME, name)
+    check_known("data set", ALL_NAMES, name)
     return _read(datasets_folder() / f"{name}.toml")
 
 
 def data_hashes(task: str = "mnist") -> dict[str, str]:
-    """Return the SHA-256 in the manifests of every file or array that a task needs, by "data set/file"."""
-    names = dict.fromkeys((*DATASET_NAMES, TASKS[task].training))
+    """Return the SHA-256 of every file or array that a task needs, by "data set/file", as the manifests give it."""
+    names = dict.fromkeys((*MEASURED_NAMES, TASKS[task].training))
     return {f"{name}/{key}": file.sha256 for name in names for key, file in manifest(name).files.items()}
 
 

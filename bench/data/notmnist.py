@@ -1,8 +1,8 @@
 """Read the 459 not-MNIST letters of chopra2018, and check the SHA-256 of their pixels.
 
 Three forms are accepted: the arrays that `data fetch` stores (`notmnist459.npz`), a zip of PNG files (the public
-repository's archive, or a part of it), and a folder of PNG files. Folders A-J hold the images of each letter. A zip is
-read in memory; nothing is unpacked to the disk.
+repository's archive, or a part of it), and a folder of PNG files. In the last two, folders A to J have the images of
+each letter. A zip is read in memory; nothing is unpacked to the disk.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def load(manifest: DatasetManifest, data_dir: Path | None = None) -> tuple[Bytes
     """Return images uint8 [459, 28, 28], upright, and labels uint8 [459] (A = 0 ... J = 9).
 
     The search goes through `data_dir`, $BNN_BENCH_NOTMNIST and the repository's folder, in this order. The notebook of
-    chopra2018 transposes the images; the protocol of chopra2018 does so too.
+    chopra2018 transposes the images; here only its protocol does.
 
     Raises:
         DataMissing: there is no copy; the message says how to get one.
@@ -73,7 +73,10 @@ def find(manifest: DatasetManifest, data_dir: Path | None) -> Path:
 
 
 def copy_at(place: Path) -> Path | None:
-    """Return a file as it is; for a folder, return its stored arrays, its first zip, or the folder that holds A-J."""
+    """Return the copy at a place, or None.
+
+    A file is a copy itself. In a folder, the copy is its stored arrays, its first zip, or the folder that holds A to J.
+    """
     if not is_there(place):
         return None
     if not os.path.isdir(place):
@@ -94,7 +97,7 @@ def load_from(copy: Path, manifest: DatasetManifest) -> tuple[Bytes, Bytes]:
 
 
 def load_archive(data: bytes, where: str, manifest: DatasetManifest) -> tuple[Bytes, Bytes]:
-    """Return images and labels from the bytes of a zip or npz file, named `where` in errors, as `load` does."""
+    """Return images and labels from the bytes of a zip or npz file, as `load` does; errors call the file `where`."""
     try:
         archive = zipfile.ZipFile(io.BytesIO(data))
     except BROKEN_ZIP as error:
@@ -106,7 +109,7 @@ def load_archive(data: bytes, where: str, manifest: DatasetManifest) -> tuple[By
             return lambda: _read_member(archive, members[name], limit, where, manifest.how)
 
         if "images.npy" in members and "labels.npy" in members:
-            # A .npy file is a header and the array's bytes. The hash of the bytes is known, so skip the header.
+            # A .npy file is a header and the array's bytes. Shape and hash of the bytes are known: skip the header.
             sizes = {key: math.prod(file.shape) for key, file in manifest.files.items()}
             images, labels = (reader(f"{key}.npy", size + MAX_NPY_HEADER)()[-size:] for key, size in sizes.items())
             return _checked(images, labels, where, manifest)

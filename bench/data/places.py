@@ -16,7 +16,7 @@ from bench.data.manifest import manifest as read
 def folders(manifest: DatasetManifest, data_dir: Path | None) -> list[Path]:
     """Return the folders that may hold a data set, in the order of the search.
 
-    `data_dir` may hold DATASET/ as the repository's `datasets` does, or be the root of torchvision's own copy.
+    In `data_dir`, the data set's files may lie in DATASET/, as in the repository, or as torchvision keeps them.
 
     Raises:
         ConfigError: `data_dir` is given and is not a folder.
@@ -30,7 +30,7 @@ def folders(manifest: DatasetManifest, data_dir: Path | None) -> list[Path]:
 
 
 def layouts(root: Path, manifest: DatasetManifest) -> list[Path]:
-    """Return where a data set lies below `root`: as in the repository, or as torchvision keeps it."""
+    """Return the two folders below `root` in which a data set may lie: the repository's and torchvision's."""
     return [root / manifest.name] + ([root / manifest.torchvision / "raw"] if manifest.torchvision else [])
 
 
@@ -54,7 +54,7 @@ def find(manifest: DatasetManifest, file: DataFile, data_dir: Path | None) -> Pa
 
 
 def check_task_data(task: str, data_dir: Path | None) -> None:
-    """Raise DataMissing unless the training files of another task than `mnist` are there."""
+    """Raise DataMissing if the task is not `mnist` and its training files are not there."""
     if task != "mnist":
         known = read(TASKS[task].training)
         for file in known.files.values():
@@ -68,5 +68,5 @@ def missing(manifest: DatasetManifest, what: str, places: Sequence[Path]) -> Dat
 
 
 def _shown(place: Path) -> str:
-    """Return a place for an error, relative to the repository if inside: records keep the error on any machine."""
+    """Return a place for an error; relative if it lies in the repository, because records keep the error."""
     return str(place.relative_to(TOP) if place.is_relative_to(TOP) else place)

@@ -27,7 +27,8 @@ NO_CLASS = -1
 def load_split(name: str, seed: int, data_dir: Path | None = None, task: str = "mnist") -> Split:
     """Return rows of MNIST: x float32 [N, 784] (byte / 255), y int64 [N], rows int64 [N] (place in the file).
 
-    Another `task` has the rows of the data set that it learns, under the same names.
+    For another `task`, the same names give rows of the data set that the task learns.
+
     `train60k` and `test10k` are the two files. alsibahi2019 splits the training file with `random_split` into the parts
     `train50k` and `heldout10k-of-train`. Here stream "split" of the run seed draws the permutation. The rows stay in
     the permutation's order, because alsibahi2019 trains in this order. The caller may change the tensors.
@@ -50,9 +51,9 @@ def load_split(name: str, seed: int, data_dir: Path | None = None, task: str = "
 def load_shared(
     name: str, seeds: Sequence[int], data_dir: Path | None = None, task: str = "mnist"
 ) -> tuple[Split, Tensor]:
-    """Return rows for several seeds and places int64 [E, N]: split `name` of seed e is `rows.select(places[e])`.
+    """Return rows for several seeds, and places int64 [E, N]. Split `name` of seed e is `rows.select(places[e])`.
 
-    So the rows are in memory only once, even if the split depends on the seed.
+    So each row is in memory only once, even if the split depends on the seed.
 
     Raises:
         ConfigError, DataMissing, DataCorrupt: as `load_split`.
@@ -71,9 +72,9 @@ def _random_split(n_rows: int, seed: int) -> Tensor:
 def load_ood(name: str, seed: int, data_dir: Path | None = None, task: str = "mnist") -> Split:
     """Return an out-of-distribution set: x float32 [N, 784], y int64 [N] all -1 (none of the classes), rows 0..N-1.
 
-    Of MNIST, which is foreign to those who learnt another data set, it returns the test images.
+    For a task that learns another data set, MNIST is out of distribution; its test images are returned.
 
-    The two noise sets are drawn from stream "ood" of the run seed (index 0 Gaussian, 1 uniform). Every seed has its own
+    The two noise sets are drawn from stream "ood" of the run seed (index 0 Gaussian, 1 uniform). Each seed has its own
     noise sets, because each document drew its own.
 
     Raises:
@@ -124,6 +125,6 @@ def _idx(known: DatasetManifest, file: DataFile, data_dir: Path | None) -> Bytes
 
 @functools.lru_cache(maxsize=8)
 def _decoded(path: Path, stamp: tuple[int, int, int], file: DataFile, remedy: str) -> Bytes:
-    """Return the decoded bytes, cached for the other cells of this process; a changed file has another `stamp`."""
+    """Return the content, and keep it for the other cells of this process; a changed file has another `stamp`."""
     del stamp
     return read_idx(path, file.shape, file.sha256, remedy)

@@ -1,8 +1,8 @@
 """Import torchvision with a torch that cannot load torchvision's compiled operators.
 
-PyPI's torchvision is built for CUDA. With a CPU-only torch, its library does not load. Its Python code then fails at
-import, because it attaches meta functions to two operators that were not declared. `torchvision.datasets` imports once
-the two are declared; the operators stay unusable.
+PyPI's torchvision is built for CUDA. With a CPU-only torch, its library does not load. Then the import of its Python
+code fails, because this code attaches meta functions to two operators that are not declared. If the two are declared,
+`torchvision.datasets` can be imported. The operators themselves stay unusable.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def make_importable() -> bool:
     return True
 
 
-@functools.cache  # an operator can be declared only once, and exists as long as the returned library
+@functools.cache  # an operator can be declared only once, and exists only as long as the returned library
 def _declare_missing_operators(package: Path) -> torch.library.Library | None:
     import torch  # here: it takes seconds, and only fetching needs it
 

@@ -1,4 +1,4 @@
-"""Group cells into computations: the cells of one fit and, if the approach has `fit_many`, of its other seeds."""
+"""Group cells into computations. A computation trains one fit or, with `fit_many`, the fits of several seeds."""
 
 from __future__ import annotations
 
@@ -11,19 +11,20 @@ from bench.plan.cells import Cell
 from bench.plan.freshness import is_fit_stale
 
 KINDS = ("posterior", "checkpoint")  # files of a fit
-LARGEST = {"cpu": 8, "cuda": 16}  # seeds of a computation; its checkpoint, three times in memory, stays under 2 GiB
+LARGEST = {"cpu": 8, "cuda": 16}  # most seeds of a computation: three copies of its checkpoint stay under 2 GiB
 
 
 def arrange(cells: Sequence[Cell], store: Store, finished: Collection[str] = ()) -> list[list[Cell]]:
     """Group cells into computations, in the order of the cells. The cells returned have the keys of their records.
 
-    Seeds of one recipe share a computation, unless only one is left or one already has a fit of its own. Finished cells
-    count when seeds are divided among computations, so that an interrupted one finds its checkpoint, which has the same
-    seeds, whatever other seeds have finished since.
+    Seeds of one recipe share a computation, unless only one is left or a seed already has a fit of its own.
+
+    Finished cells are not computed, but they count when seeds are divided among computations. So an interrupted
+    computation keeps its seeds, and finds its checkpoint, even if other seeds have finished since.
 
     Args:
-        cells: all that were asked for.
-        store: has the fits that are kept.
+        cells: all cells that were asked for.
+        store: where kept fits are looked for.
         finished: identities of the cells that need no computation.
     """
     fits: dict[str, list[Cell]] = {}
@@ -44,7 +45,7 @@ def arrange(cells: Sequence[Cell], store: Store, finished: Collection[str] = ())
 
 
 def _groups(fits: list[list[Cell]], store: Store) -> list[list[Cell]]:
-    """Return the computations of some seeds of a recipe, or of one fit."""
+    """Return the computations for the fits of one recipe; each fit is given by its cells."""
     groups: list[list[Cell]] = []
     together: list[list[Cell]] = []
     for members in fits:
@@ -85,6 +86,6 @@ def is_checkpoint_of(info: Info, fit_keys: Mapping[str, str], approach: str) -> 
         approach: name of the approach.
     """
     found = described(info, CheckpointInfo)
-    same = all(found.fit_keys.get(name, fit_key) == fit_key for name, fit_key in fit_keys.items())
-    whole = found.fit_keys.keys() == found.seeds.keys()
-    return same and whole and not is_fit_stale(approach, found.versions)
+    has_same_fits = all(found.fit_keys.get(name, fit_key) == fit_key for name, fit_key in fit_keys.items())
+    is_whole = found.fit_keys.keys() == found.seeds.keys()
+    return has_same_fits and is_whole and not is_fit_stale(approach, found.versions)

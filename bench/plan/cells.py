@@ -18,8 +18,9 @@ from bench.plan.recipes import Profile, Recipe, build, profile, resolve
 from bench.plan.registry import manifest, of_group
 
 PROTOCOLS = ("published", "common", "shift")
-USUAL = ("published", "common")  # measured where no protocol is named
-CELLS = (("published", "published"), ("published", "common"), ("corrected", "common"))
+USUAL_PROTOCOLS = ("published", "common")  # if the user names no protocol
+USUAL_CELLS = (("published", "published"), ("published", "common"), ("corrected", "common"))
+"""Recipe and protocol of the three cells that are run if the user names no recipe."""
 _KINDS: dict[type[BenchError], str] = {MissingFramework: "no-framework", BrokenApproach: "broken-approach"}
 
 
@@ -42,8 +43,8 @@ class Cell:
     versions: Versions  # of recipe, protocol and metrics, for the record
     skip: Reason | None = None  # why it cannot run here
     batched: bool = False  # fitted in one computation with other seeds
-    family: str = ""  # one key for all seeds that can be fitted together; "" if seeds cannot
-    twin_keys: tuple[str, str] | None = None  # fit_key and key of this cell trained the other way (`twin`)
+    family: str = ""  # one key for all seeds that can be fitted together; "" if each is fitted alone
+    twin_keys: tuple[str, str] | None = None  # fit_key and key of `twin()`
 
     @property
     def epochs(self) -> int:
@@ -53,7 +54,10 @@ class Cell:
         return epochs
 
     def twin(self) -> Cell:
-        """Return the same cell fitted the other way: together with other seeds, or by itself."""
+        """Return the same cell fitted the other way: together with other seeds if this one is fitted alone, else alone.
+
+        The two get different keys, because their numbers differ by rounding.
+        """
         assert self.twin_keys is not None, "a cell of a family has a twin"
         fit_key, key = self.twin_keys
         keys = (self.fit_key, self.key)
@@ -61,16 +65,16 @@ class Cell:
 
     @property
     def identity(self) -> str:
-        """Return one key for the cell and its twin."""
+        """Return one key that the cell and its twin share."""
         return self.key if self.twin_keys is None else min(self.key, self.twin_keys[1])
 
     @property
     def lock_key(self) -> str:
-        """Return one key for the fit and its twin, so that at most one process works on the two."""
+        """Return one key that the cell's fit and its twin's share, so that at most one process works on the two."""
         return self.fit_key if self.twin_keys is None else min(self.fit_key, self.twin_keys[0])
 
     def naming(self) -> Naming:
-        """Return the fields that name the record; the device is "cuda" whatever the number of the GPU."""
+        """Return the fields that name the record. Its device is "cuda", without the number of the GPU."""
         return Naming(
             approach=self.approach,
             recipe=self.recipe,
@@ -93,9 +97,9 @@ class Selection:
     """What the user asked for."""
 
     approaches: tuple[str, ...] = ()  # empty: all of the group
-    group: str = DOCUMENTS  # whose approaches count where none are named
-    recipes: tuple[str, ...] = ()  # empty: those of the three cells and the variants marked in_all
-    protocols: tuple[str, ...] = ()  # empty: those of the three cells
+    group: str = DOCUMENTS  # used if no approaches are named
+    recipes: tuple[str, ...] = ()  # empty: those of USUAL_CELLS, and the variants marked in_all
+    protocols: tuple[str, ...] = ()  # empty: USUAL_PROTOCOLS
     seeds: tuple[int, ...] = (0,)
     profile: str = "full"
     device: str = "cpu"
@@ -124,20 +128,21 @@ def cells(selection: Selection) -> list[Cell]:
 
 
 def _pairs(entry: ApproachManifest, selection: Selection, task: str) -> list[tuple[str, str]]:
+    """Return the recipes and protocols of an approach that were selected."""
     for recipe in selection.recipes:
-        resolve(entry, recipe)
+        resolve(entry, recipe)  # raises an error for an unknown name
     if selection.recipes:
-        pairs = [(recipe, protocol) for recipe in dict.fromkeys(selection.recipes) for protocol in USUAL]
+        pairs = [(recipe, protocol) for recipe in dict.fromkeys(selection.recipes) for protocol in USUAL_PROTOCOLS]
     else:
-        pairs = [(recipe, protocol) for recipe, protocol in CELLS if recipe in entry.recipes]
+        pairs = [(recipe, protocol) for recipe, protocol in USUAL_CELLS if recipe in entry.recipes]
         pairs += [(f"published+{name}", "common") for name, change in entry.changes.items() if change.in_all]
-    wanted, found = selection.protocols or USUAL, []
+    wanted, found = selection.protocols or USUAL_PROTOCOLS, []
     for recipe, protocol in pairs:
         if protocol == "common" or entry.document:
             found.append((recipe, protocol))
-        if protocol == "common" and entry.task == "mnist":  # whatever is measured alike can be measured on moved digits
+        if protocol == "common" and entry.task == "mnist":  # a recipe with protocol common can have shift too
             found.append((recipe, "shift"))
-    if task != "mnist":  # no document reports of it, and a toy has a task of its own
+    if task != "mnist":  # no document reports on another task, and a toy cannot learn it
         found = [pair for pair in found if pair[1] == "common" and entry.task == "mnist"]
     return [pair for pair in found if pair[1] in wanted]
 
@@ -150,34 +155,19 @@ def _cell(
     if entry.cpu_float32_only and (selection.precision != "float32" or selection.device != "cpu"):
         skip = Reason("cpu-float32-only", {"approach": entry.name, "why": entry.cpu_float32_only})
     versions = versions_of(entry, recipe, protocol)
-    raised = {part: version for part, version in recipe.versions.items() if version > 1}
-    hashes = data_hashes(budget.task)
-    own = f"{TASKS[budget.task].training}/train-"
-    learnt_from = {name: value for name, value in hashes.items() if name.startswith(own)}
-    shared = {
-        "approach": entry.name,
-        "values": values,
-        "split": recipe.split,
-        "data": learnt_from if entry.task == "mnist" else {},
-        "steps_per_epoch": budget.steps_per_epoch,
-        "precision": selection.precision,
-        "device": selection.device.split(":")[0],
-        **({"versions": raised} if raised else {}),
-        **({"task": budget.task} if budget.task != "mnist" else {}),
+    fitted = _fitted(entry, recipe, values, budget, selection)
+    measured = {
+        "recipe": recipe_name,
+        "protocol": protocol,
+        "rows": budget.rows if protocol == "published" else budget.common_rows,
+        "draws": budget.draws,
+        "data": {name: value for name, value in data_hashes(budget.task).items() if "/train-" not in name},
+        "version": [versions.protocol, versions.metrics],
     }
 
     def keys(batched: bool) -> tuple[str, str]:
-        fit_key = digest({**shared, "seed": seed, "batched": batched})
-        measured = {
-            "fit": fit_key,
-            "recipe": recipe_name,
-            "protocol": protocol,
-            "rows": budget.rows if protocol == "published" else budget.common_rows,
-            "draws": budget.draws,
-            "data": {name: value for name, value in hashes.items() if "/train-" not in name},
-            "version": [versions.protocol, versions.metrics],
-        }
-        return fit_key, digest(measured)
+        fit_key = digest({**fitted, "seed": seed, "batched": batched})
+        return fit_key, digest({**measured, "fit": fit_key})
 
     fit_key, key = keys(batched=False)
     together = "fit_many" in entry.capabilities and not selection.apart and not skip
@@ -196,9 +186,32 @@ def _cell(
         corrections=recipe.changes,
         versions=versions,
         skip=skip,
-        family=digest(shared) if together else "",
+        family=digest(fitted) if together else "",
         twin_keys=keys(batched=True) if together else None,
     )
+
+
+def _fitted(
+    entry: ApproachManifest, recipe: Recipe, values: Mapping[str, RecipeValue], budget: Profile, selection: Selection
+) -> dict[str, object]:
+    """Return what the fits of all seeds have in common: their keys are made from it."""
+    training = f"{TASKS[budget.task].training}/train-"
+    learnt_from = {name: value for name, value in data_hashes(budget.task).items() if name.startswith(training)}
+    found: dict[str, object] = {
+        "approach": entry.name,
+        "values": values,
+        "split": recipe.split,
+        "data": learnt_from if entry.task == "mnist" else {},
+        "steps_per_epoch": budget.steps_per_epoch,
+        "precision": selection.precision,
+        "device": selection.device.split(":")[0],
+    }
+    raised = {part: version for part, version in recipe.versions.items() if version > 1}
+    if raised:
+        found["versions"] = raised
+    if budget.task != "mnist":
+        found["task"] = budget.task
+    return found
 
 
 def _values(
@@ -210,5 +223,5 @@ def _values(
     except BenchError as error:
         if not (isinstance(error, MissingFramework) or entry.module):
             raise
-        # A broken approach from outside must not stop the others.
+        # A broken approach of a user must not stop the other approaches.
         return recipe.values, told(_KINDS.get(type(error), "unsupported"), error)

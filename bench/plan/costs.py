@@ -20,10 +20,10 @@ from bench.plan.freshness import is_stale
 from bench.plan.recipes import is_profile, profile
 
 # Bounds of the scaling factor for records made under other load. The load slows both the fit and the matrix products
-# that are timed before it, so that scaling by their rate still helps. 88 such records were compared with records of the
-# same cells on a quiet machine: their fits were 58 % too long before scaling and 14 % too short after it (geometric
-# means). But the products take only a tenth of a second, which a burst of load can stretch a hundredfold. The fits took
-# 0.9 to 3.8 times their quiet time.
+# that are timed before it. So scaling by the rate of the products still helps: 88 records made under load were compared
+# with records of the same cells on a quiet machine, and their fits were 58 % too long before scaling and 14 % too short
+# after it (geometric means). But a burst of load can make the products, which take a tenth of a second, a hundred times
+# as slow, while the fits took only 0.9 to 3.8 times as long as on the quiet machine. So the factor is bounded.
 UNDER_LOAD = (1 / 3, 3.0)
 
 
@@ -45,22 +45,22 @@ class Speed:
 
 
 def speed_here(device_name: str, threads: int | None = None) -> Speed:
-    """Measure this machine's speed on a device; on a busy machine the rate is None, because the load may end."""
+    """Measure this machine's speed on a device. On a busy machine the rate is None, because the load may end soon."""
     import torch  # here: it takes seconds, and counting cells does not need it
 
     from bench.core.timing import matmul_rate
 
     device, threads = torch.device(device_name), threads or torch.get_num_threads()
     if device.type != "cpu":
-        return Speed(matmul_rate(device, threads) if torch.cuda.is_available() else None)  # None: a cluster has it
+        return Speed(matmul_rate(device, threads) if torch.cuda.is_available() else None)  # None: a cluster has the GPU
     busy = busy_cores(threads)
     return Speed(matmul_rate(device, threads) if busy is None else None, busy)
 
 
 def estimates(chosen: Sequence[Cell], records: Sequence[Record], speed: Speed) -> dict[str, CostEstimate]:
-    """Return the costs of cells on a machine of this speed, by key: fitted alone, and together with other seeds.
+    """Return the costs of cells and of their twins on a machine of this speed, by key.
 
-    The estimates come from the folder's own records. If these are not enough, the repository's records are added.
+    The estimates come from `records`. If these are not enough, the records that come with the suite are added.
     """
     committed = cache(_committed)  # read only if needed, and freed on return
 
@@ -82,8 +82,8 @@ def _committed() -> list[Record]:
 def estimate(cell: Cell, records: Sequence[Record], rate: float | None = None) -> CostEstimate:
     """Predict a cell's cost from the best records of its approach, device and precision, whatever their seeds.
 
-    A record is better if it was made at today's versions, then if its times count, then if it is of the same recipe.
-    The basis says what the best records lack.
+    A record is better if it was made at today's versions; among equal ones, if its times count; then, if it has the
+    same recipe. The estimate's `basis` says what the best records lack.
 
     Args:
         cell: the cell.
@@ -115,7 +115,7 @@ def seconds_of(chosen: Iterable[Cell], costs: Mapping[str, CostEstimate]) -> flo
 
     Args:
         chosen: the cells; those that cannot run here take no time.
-        costs: of each cell that can, by its key.
+        costs: the costs of all others, by key.
     """
     total, fits = 0.0, set()
     for cell in chosen:
@@ -130,7 +130,7 @@ def seconds_of(chosen: Iterable[Cell], costs: Mapping[str, CostEstimate]) -> flo
 
 
 def time_for(jobs: Sequence[float], at_once: int) -> float:
-    """Return the seconds that jobs take, `at_once` at a time, if each starts as soon as another ends."""
+    """Return the seconds that jobs take if `at_once` of them run at a time and the next starts when one ends."""
     ends = [0.0] * max(1, min(at_once, len(jobs)))
     for seconds in jobs:
         heapq.heapreplace(ends, ends[0] + seconds)
@@ -140,8 +140,8 @@ def time_for(jobs: Sequence[float], at_once: int) -> float:
 def _trained_alike(cell: Cell, records: Sequence[Record]) -> list[Record]:
     """Return the records that predict the cell's training time.
 
-    For a seed alone, times of seeds fitted together do not count. For a seed fitted with others, the time of a seed
-    alone is an upper bound, which is used if there is nothing better.
+    For a seed fitted alone, times of seeds fitted together do not count. For a seed fitted with others, the time of a
+    seed alone is an upper bound, and is used only if there is no time of seeds together.
     """
     steps = profile(cell.profile).steps_per_epoch
     alike = [record for record in records if profile(record.profile).steps_per_epoch == steps]
@@ -166,13 +166,12 @@ def _extent(name: str, protocol: str) -> tuple[int | None, ...]:
 
 
 def _flaws(cell: Cell, record: Record) -> tuple[str, ...]:
-    """Return why a record predicts a cell's cost badly, the worst reason first; '' for each reason that is absent."""
-    of_recipe = record.recipe == cell.recipe
-    is_share = cell.batched and record.timings.batched is not None  # then a time of seeds together is the right one
+    """Return three reasons why a record may predict a cell's cost badly, the worst first; '' where one is not so."""
+    are_both_together = cell.batched and record.timings.batched is not None  # then the time does count
     return (
         "made at other versions" if is_stale(record) else "",
-        "" if record.timings.valid or is_share else "whose times do not count",
-        "" if of_recipe else f"of recipe {record.recipe}",
+        "" if record.timings.valid or are_both_together else "whose times do not count",
+        "" if record.recipe == cell.recipe else f"of recipe {record.recipe}",
     )
 
 
@@ -205,4 +204,4 @@ def _scaled(record: Record, seconds: StoredNumber, rate: float | None) -> float 
 
 def _median(values: Iterable[float | None]) -> float | None:
     known = [value for value in values if value is not None]
-    return statistics.median_low(known) if known else None  # of two, one may have had to wait: the shorter
+    return statistics.median_low(known) if known else None  # of two the shorter: the longer one may have had to wait

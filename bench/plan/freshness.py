@@ -1,7 +1,7 @@
 """Tell whether a record, posterior or checkpoint was made at today's versions of recipe, protocol and metrics.
 
-The text of the code does not count. Golden traces in the tests show whether the code still gives the numbers of its
-version (docs/freshness.md).
+Only version numbers count, not the text of the code. Golden traces in the tests show whether the code still gives the
+numbers of its version (docs/freshness.md).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from bench.plan.manifests import ApproachManifest
 from bench.plan.recipes import Recipe, resolve
 from bench.plan.registry import manifests
 
-READING = "reading"  # protocol of a ladder's readings; it measures as protocol common does
+READING = "reading"  # protocol of a ladder's readings; it has the version of protocol common
 
 
 def versions_of(entry: ApproachManifest, recipe: Recipe, protocol: str) -> Versions:
@@ -64,9 +64,10 @@ def is_stale(record: Record | Reading) -> bool:
 
 
 def is_fit_stale(approach: str, made: Versions | None) -> bool:
-    """Return whether a posterior or a checkpoint was trained at other versions of its recipe.
+    """Return whether a posterior or a checkpoint was trained at other versions of its recipe than today's.
 
-    One fit can have two recipe names, such as corrected and published+kl-scale. So each part is compared by itself.
+    The versions of the recipe's parts are compared, not its name: one fit can have two names, such as corrected and
+    published+kl-scale.
     """
     entry = manifests().get(approach)
     if entry is None or made is None or not made.recipe:
@@ -77,7 +78,7 @@ def is_fit_stale(approach: str, made: Versions | None) -> bool:
 
 
 def note(n_stale: int) -> Iterable[str]:
-    """Yield one sentence with the number of stale records that were left out, if there are any."""
+    """Yield one sentence that says how many stale records were left out; nothing if there are none."""
     if n_stale:
         yield (
             f"left out: {counted(n_stale, 'record')} made at other versions of recipe, protocol or metrics; "

@@ -19,18 +19,18 @@ CAPABILITIES: tuple[Capability, ...] = get_args(Capability)
 ApproachGroup = Literal["documents", "paper", "methods"]
 GROUPS: tuple[ApproachGroup, ...] = get_args(ApproachGroup)
 DOCUMENTS: ApproachGroup = "documents"
-"""The group of an approach that names none. The tables, figures and findings of the documents leave the others out."""
+"""The group of an approach that names none. Tables, figures and findings about the documents show this group only."""
 ManifestValue = bool | int | float | str
 Version = Annotated[int, msgspec.Meta(ge=1)]
 
 
 class Cost(TomlTable, frozen=True):
-    """What a method costs, in units of the plain network `mlp`: its training, its forward pass, its weights."""
+    """What a method costs, in units of the training, the forward pass and the weights of the plain network `mlp`."""
 
-    training: float = 1.0  # multiplications of a training with the plain network's number of epochs
-    shared: float = 0.0  # multiplications for one row that all its draws share
-    draw: float = 1.0  # multiplications of a draw for one row, without those that make the draw for all rows
-    stored: float = 1.0  # numbers that a fitted posterior keeps
+    training: float = 1.0  # multiplications of a training with as many epochs as `mlp` has
+    shared: float = 0.0  # multiplications for one row that all draws share
+    draw: float = 1.0  # multiplications of one draw for one row, without those that sample the draw itself
+    stored: float = 1.0  # numbers in a fitted posterior
 
     def answer(self, n_draws: int) -> float:
         """Return the multiplications of the answer to one row."""
@@ -43,9 +43,9 @@ class RecipeChange(TomlTable, frozen=True):
     title: str
     why: str
     values: dict[str, ManifestValue] = msgspec.field(name="set")  # fields of the approach's dataclass and their values
-    in_all: bool = False  # `run --all` trains this variant
+    in_all: bool = False  # whether `run --all` trains it
     version: Version = 1  # raise it when the change gives other numbers
-    cost: Cost | None = None  # of the changed recipe, where it is another
+    cost: Cost | None = None  # of the changed recipe; None: that of the approach
 
 
 class RecipeSpec(TomlTable, frozen=True):
@@ -60,28 +60,28 @@ class ApproachManifest(TomlTable, frozen=True, kw_only=True):
     """The fields of a manifest."""
 
     name: str  # of the file
-    module: str = ""  # of the class; '' for implementations.NAME
+    module: str = ""  # of the class; "" for implementations.NAME
     title: str
-    document: str = ""  # '' for a baseline
-    group: ApproachGroup = DOCUMENTS  # `--all` takes one group: that of the documents, or that of `--group`
+    document: str = ""  # "" for a baseline
+    group: ApproachGroup = DOCUMENTS  # `--all` runs one group: the documents, or the one that `--group` names
     class_name: str = msgspec.field(name="class")
     task: Literal["mnist", "toy"]
     requires: tuple[str, ...] = ()  # packages
-    extra: str = ""  # of this suite, which installs them
+    extra: str = ""  # extra of this suite that installs the packages
     noise: Literal["none", "row", "weights", "shared"]  # of a draw, as `bench.interface.Noise`
     capabilities: tuple[Capability, ...] = ()
     recipes: dict[str, RecipeSpec]
     corrections: dict[str, RecipeChange] = msgspec.field(default_factory=dict)
     variants: dict[str, RecipeChange] = msgspec.field(default_factory=dict)
-    cpu_float32_only: str = ""  # why device and precision cannot be chosen, '' if they can
+    cpu_float32_only: str = ""  # why device and precision cannot be chosen; "" if they can
     cost: Cost = Cost()
     search: dict[str, tuple[ManifestValue, ...]] = msgspec.field(default_factory=dict)
     """Values of fields among which `python -m benchmarks.search` chose the defaults, on held-out training images."""
     known: dict[str, str] = msgspec.field(default_factory=dict)
-    """Audit rules that `published` fails, each with the correction that removes it or the reason."""
+    """Audit rules that `published` fails, each with the correction that mends it, or with the reason."""
 
     def __post_init__(self) -> None:
-        """Raise ValueError without a published recipe, ConfigError for an unknown correction."""
+        """Raise ValueError if there is no published recipe, ConfigError for an unknown correction."""
         if "published" not in self.recipes:
             raise ValueError("no [recipes.published]; it is the recipe that runs by default")
         for recipe in self.recipes.values():
@@ -93,7 +93,7 @@ class ApproachManifest(TomlTable, frozen=True, kw_only=True):
         return {**self.corrections, **self.variants}
 
     def cost_of(self, changes: Iterable[str]) -> Cost:
-        """Return the cost of a recipe with these changes: that of the last change that has one, else the approach's."""
+        """Return the cost of a recipe with these changes: of the last change that has a cost, or of the approach."""
         known = [change for name in changes if (change := self.changes.get(name)) is not None]
         return [self.cost, *(change.cost for change in known if change.cost is not None)][-1]
 

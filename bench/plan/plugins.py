@@ -1,4 +1,4 @@
-"""Find approaches from outside the suite: in folders on a path, and in installed packages with an entry point.
+"""Find approaches from outside the suite: in folders that a variable names, and in installed packages.
 
 A folder holds NAME.py and NAME.toml, as `implementations` does. There are two ways to register it:
 
@@ -6,8 +6,8 @@ A folder holds NAME.py and NAME.toml, as `implementations` does. There are two w
   the variable, so that they find the same approaches.
 - an entry point of group `bnn_bench.approaches`, whose value is the package that holds the two files.
 
-To find a package, Python imports its parents, but not the package itself. An approach that cannot be found becomes a
-source with an `error`.
+Finding an approach imports nothing of it, except the parents of a package with an entry point. An approach that cannot
+be found becomes a source with an `error`.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from importlib import metadata
 from pathlib import Path
 
 from bench.core.errors import BrokenApproach
+from bench.core.files import reason
 
 VARIABLE = "BNN_BENCH_APPROACHES"
 GROUP = "bnn_bench.approaches"
@@ -33,22 +34,22 @@ EMPTY = "it holds no NAME.py with NAME.toml beside it"
 
 @dataclass(frozen=True)
 class ApproachSource:
-    """One approach from outside, or why it cannot be found."""
+    """One approach from outside the suite, or why it cannot be found."""
 
     name: str
     folder: Path
     module: str  # dotted name of NAME.py
-    where: str  # for people
+    where: str  # file, folder or entry point, for people
     error: str = ""
 
 
 def path() -> str:
-    """Return the path of approaches."""
+    """Return the value of $BNN_BENCH_APPROACHES."""
     return os.environ.get(VARIABLE, "")
 
 
 def add_to_path(place: str) -> None:
-    """Append a folder or NAME.py to the path, for this process and those that it starts."""
+    """Append a folder or NAME.py to $BNN_BENCH_APPROACHES, for this process and those that it starts."""
     parts = [part for part in path().split(os.pathsep) if part]
     absolute = str(Path(place).expanduser().absolute())
     if absolute not in parts:
@@ -56,7 +57,7 @@ def add_to_path(place: str) -> None:
 
 
 def sources(search: str) -> list[ApproachSource]:
-    """Return the approaches of a path, then those of entry points, each in order of their names."""
+    """Return the approaches in the folders and files of `search`, then those of entry points, ordered by name."""
     found: list[ApproachSource] = []
     for part in filter(None, search.split(os.pathsep)):
         found += _in_place(Path(part))
@@ -80,17 +81,17 @@ def load(source: ApproachSource) -> types.ModuleType:
         raise BrokenApproach(f"{source.name} ({source.where}) cannot be imported: {text}{line}") from error
 
 
-_PRIVATE = "_bnn_bench_approaches_"  # start of the name of the package that is made for a folder
+_PRIVATE = "_bnn_bench_approaches_"  # a package whose name begins so is made for each folder
 
 
 def _in_place(place: Path) -> list[ApproachSource]:
-    if place.suffix in (".py", ".toml"):
-        return [_source(place.parent, place.stem, _package(place.parent), str(place))]
     try:
+        if place.suffix in (".py", ".toml"):
+            return [_source(place.parent, place.stem, _package(place.parent), str(place))]
         names = _names_in(place)
         error = "" if names else EMPTY if place.is_dir() else "no such folder"
     except OSError as problem:
-        names, error = [], problem.strerror or str(problem)
+        names, error = [], reason(problem)
     if error:
         return [ApproachSource(place.name or str(place), place, "", str(place), error)]
     return [_source(place, name, _package(place), str(place)) for name in names]

@@ -1,4 +1,4 @@
-"""Make the approach for a recipe name: published, corrected, or published+NAME with corrections or variants."""
+"""Make the approach for the name of a recipe: published, corrected, or published+NAME+... with named changes."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Profile:
-    """The size of a run: its epochs, rows and draws; and what it learns."""
+    """The size of a run (epochs, rows and draws), and the task that it learns."""
 
     name: str
-    epochs: int | None  # most epochs; None: those of the recipe
+    epochs: int | None  # most epochs; None: as many as the recipe says
     steps_per_epoch: int | None  # every epoch ends after this number of steps; None: whole epochs
     rows: int | None  # first rows of each data set that the published protocol measures; None: all
     draws: int  # draws of the common protocol
@@ -30,8 +30,8 @@ class Profile:
 
 PROFILES = {
     "smoke": Profile("smoke", epochs=1, steps_per_epoch=2, rows=128, draws=4, common_rows=128),
-    # The gate compares one epoch with one epoch. 2,000 rows are enough for this, since both use the same ones. The
-    # published protocol measures all rows, because the documents do.
+    # The gate compares fits of one epoch. 2,000 rows are enough for this, because both fits are measured on the same
+    # rows. The published protocol measures all rows, because the documents do.
     "epoch1": Profile("epoch1", epochs=1, steps_per_epoch=None, rows=None, draws=30, common_rows=2_000),
     # Several short epochs, so that a kill can interrupt training (`python -m tests.stress kills`).
     "faults": Profile("faults", epochs=6, steps_per_epoch=10, rows=128, draws=4, common_rows=128),
@@ -54,7 +54,7 @@ def is_profile(name: str) -> bool:
 
 
 def profile_of_task(size: str, task: str) -> str:
-    """Return the name of the profile of a size and a task. The records of task mnist are named by the size alone."""
+    """Return the name of the profile of a size and a task; for task mnist, it is the size alone."""
     check_known("task", TASKS, task)
     return size if task == "mnist" else f"{size}_{task}"
 

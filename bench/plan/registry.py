@@ -1,7 +1,7 @@
 """The registered approaches. Manifests are read without importing a framework; a class is imported when it is used.
 
-The approaches of `implementations` come first; `bench.plan.plugins` says where others come from. An approach that
-cannot be read is listed with its error (`broken`) and does not affect the others.
+The approaches of `implementations` come first. `bench.plan.plugins` finds those from outside the suite. An approach
+that cannot be read is listed with its error (`broken`) and does not affect the others.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def _found() -> _Found:
 
 @cache
 def _look(path: str) -> _Found:
-    """Find the approaches for a value of the path of approaches."""
+    """Find all approaches, if `path` is the value of $BNN_BENCH_APPROACHES."""
     inside = {file.stem: file for file in manifest_folder().glob("*.toml")}
     ordered = [name for name in ORDER if name in inside] + sorted(set(inside) - set(ORDER))
     known = {name: read_manifest(inside[name]) for name in ordered}
@@ -96,7 +96,7 @@ def of_group(group: str) -> dict[str, ApproachManifest]:
 
 
 def group_of(approach: str) -> ApproachGroup:
-    """Return the group of an approach; that of the documents for an unknown approach."""
+    """Return the group of an approach; the group of the documents for an unknown approach."""
     entry = manifests().get(approach)
     return DOCUMENTS if entry is None else entry.group
 
@@ -165,9 +165,10 @@ def source_files(name: str) -> list[Path]:
         if module in found or path is None:
             continue
         found[module] = path
+        package = module if path.name == "__init__.py" else module.rpartition(".")[0]
         for node in _nodes(path):
             if isinstance(node, ast.ImportFrom):
-                base = _imported_from(node, module)
+                base = _imported_from(node, package)
                 waiting += [base, *(f"{base}.{alias.name}" for alias in node.names)]
             elif isinstance(node, ast.Import):
                 waiting += [alias.name for alias in node.names]
@@ -191,9 +192,9 @@ def _module_file(module: str, roots: Mapping[str, Path]) -> Path | None:
     return None
 
 
-def _imported_from(node: ast.ImportFrom, module: str) -> str:
-    """Return the absolute name of the module or package in `from ... import`, which stands in `module`."""
-    if not node.level:
-        return node.module or ""
-    package = module.rsplit(".", node.level)[0]
-    return f"{package}.{node.module}" if node.module else package
+def _imported_from(node: ast.ImportFrom, package: str) -> str:
+    """Return the absolute name after `from`, in a file of `package`; '' if it has more dots than there are packages."""
+    try:
+        return importlib.util.resolve_name("." * node.level + (node.module or ""), package)
+    except ImportError:
+        return ""

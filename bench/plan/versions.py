@@ -17,7 +17,7 @@ PROTOCOLS = {
     "rabanser2017": 2,
     "blundell2015": 2,
 }
-"""Versions of the protocols common and shift, of the toys' common protocol, and of each document's published one."""
+"""Versions of the protocols common and shift, of the toys' protocol common, and of each document's own protocol."""
 UNKNOWN = 0  # version for a document that the suite does not know
 
 

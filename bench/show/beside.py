@@ -89,10 +89,10 @@ def beside(own: Sequence[Record], baseline: Sequence[Record], conditions: tuple[
 
     Only the baseline's records of the conditions count. A cell is the user's if the user has a finished record of it.
     """
-    taken = {record.place for record in own if record.outcome == "done" and not is_stale(record)}
-    others = [record for record in baseline if record.place not in taken]
+    taken = {record.series for record in own if record.outcome == "done" and not is_stale(record)}
+    others = [record for record in baseline if record.series not in taken]
     if not any(record.conditions == conditions for record in others):
         return Beside(own)
-    there = {record.place for record in others}
-    kept = [record for record in own if record.place in taken or record.place not in there]
+    there = {record.series for record in others}
+    kept = [record for record in own if record.series in taken or record.series not in there]
     return Beside(kept, others, frozenset(record.approach for record in baseline))

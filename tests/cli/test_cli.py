@@ -250,8 +250,8 @@ def test_a_plan_on_a_busy_machine_says_so_and_is_not_longer_for_it(tmp_path, cap
 
 
 def test_an_optional_data_set_that_is_absent_is_no_failure(monkeypatch, capsys):
-    absent = DatasetCheck("notmnist", "images", ok=False, missing=True, optional=True, problem="not here; fetch it")
-    checks = [DatasetCheck("mnist", "images", ok=True, missing=False, optional=False, problem=""), absent]
+    absent = DatasetCheck("notmnist", "images", "not here; fetch it", missing=True, optional=True)
+    checks = [DatasetCheck("mnist", "images"), absent]
     monkeypatch.setattr(data, "verify", lambda names, data_dir: checks)
     monkeypatch.setattr(data, "verify_listed", list)
     assert main(["data", "verify"]) == 0

@@ -1,4 +1,4 @@
-"""A made-up record, and what a store has set aside."""
+"""A made-up record, and the files that a store has moved to quarantine."""
 
 from tests import synthetic
 

@@ -28,7 +28,7 @@ def test_a_write_that_fails_leaves_the_old_file_and_no_part(tmp_path, monkeypatc
 
 
 def test_only_old_parts_of_this_suite_are_swept(tmp_path):
-    """Not a young part, another program's file, a link, or what lies elsewhere or behind a link."""
+    """A young part, another program's file, a link, and files in other folders or behind a link stay."""
     results, elsewhere = tmp_path / "results", tmp_path / "elsewhere"
     name = ".bnn-bench-abcdefgh.part"
     old, young, other, link = (

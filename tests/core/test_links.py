@@ -50,7 +50,7 @@ def test_a_link_is_not_read_and_a_file_is(results, outside):
 
 
 def test_a_results_folder_may_itself_be_a_link(results, tmp_path):
-    """The user gave it, so that the user knows where it leads."""
+    """The user gave this path, and knows where it leads."""
     (tmp_path / "mine").symlink_to(results)
     Store(tmp_path / "mine").write(record("mlp"))
     assert len(Store(tmp_path / "mine").all_records()[0]) == 1
@@ -104,8 +104,8 @@ def test_the_reasons_of_a_quarantine_go_to_no_other_file(results, outside, link)
     assert moved.read_bytes() == b"bad"
 
 
-def test_no_file_of_others_is_set_aside(results, outside):
-    """Neither through a link to its folder nor through a quarantine that is a link, nor by a key with `..` in it."""
+def test_no_file_outside_the_results_is_set_aside(results, outside):
+    """Not through a link to its folder, not if the quarantine is a link, and not by a key with `..` in it."""
     store = Store(results)
     kept = record("mlp")
     path = store.write(kept)

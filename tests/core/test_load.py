@@ -1,4 +1,4 @@
-"""Other load: worked counts, a real other process, systems without such a count, and what a fit makes of it."""
+"""Other load: made-up counts of work, the system's real count, systems without a count, and the times of a fit."""
 
 from types import SimpleNamespace
 
@@ -24,12 +24,12 @@ def machine(monkeypatch):
             times = SimpleNamespace(user=user, nice=0.3, system=0.2, idle=idle, iowait=0.07, steal=0.5, guest=0.99)
             monkeypatch.setattr(load.psutil, "cpu_times", lambda: times)
 
-    monkeypatch.setattr(load.environment, "load_average", lambda: 50.0)  # which the count makes needless
+    monkeypatch.setattr(load.environment, "load_average", lambda: 50.0)  # not used where there is a count
     return Machine()
 
 
 def test_others_are_what_the_machine_has_worked_less_our_own(machine):
-    # 20 s of work in 10 s, ours 18: others took 2 s, a fifth of a core; from 0.2 x 10 + 0.1 = 2.1 s on it is too much
+    # 20 s of work in 10 s, 18 s of it ours: others worked 2 s, a fifth of a core. The limit is 0.2 x 10 + 0.1 = 2.1 s.
     for user, reason in [(20.0, []), (20.09, []), (20.11, [load.REASON]), (60.0, [load.REASON])]:
         machine.set(now=100.0, user=5.0, own=5.0)
         other = OtherLoad(threads=2)
@@ -98,10 +98,10 @@ def test_a_machine_is_busy_if_others_leave_too_few_cores(worked_s, threads, expe
     monkeypatch.setattr(load.time, "sleep", lambda seconds: now.__setitem__(0, now[0] + seconds))
     monkeypatch.setattr(load.psutil, "cpu_count", lambda: 2)
     monkeypatch.setattr(load, "machine_worked_s", lambda: 7.0 if now[0] == 100.0 else 7.0 + worked_s)
-    found = load.busy_cores(threads, watch_s=0.3)
+    found = load.busy_cores(threads)
     assert found == (None if expected is None else pytest.approx(expected))
 
 
 def test_a_machine_without_a_count_is_not_called_busy(monkeypatch):
     monkeypatch.setattr(load, "machine_worked_s", lambda: None)
-    assert load.busy_cores(1, watch_s=0.0) is None
+    assert load.busy_cores(1) is None

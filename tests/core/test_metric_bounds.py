@@ -51,8 +51,8 @@ FORGERIES = {
     "more entropy than ten classes have": {"metrics": {"letters/predictive_entropy": 2.4}},  # log 10 = 2.3026
     "a Brier score above 2": {"metrics": {"mnist/brier": 2.1}},
     "a negative NLL": {"metrics": {"mnist/nll": -0.1}},
-    "a number whose square is none": {"metrics": {"mnist/train60k/train_loss": 1e308}},
-    "a number of an epoch": {"epochs": [{"epoch": 1, "seconds": 1.0, "metrics": {"mnist/test10k/accuracy": 2}}]},
+    "a number whose square overflows": {"metrics": {"mnist/train60k/train_loss": 1e308}},
+    "an accuracy above 1 of an epoch": {"epochs": [{"epoch": 1, "seconds": 1.0, "metrics": {"mnist/accuracy": 2}}]},
     "a negative time": {"timings": {"fit_s": -1.0}},
     "a negative epoch": {"epochs": [{"epoch": -1, "seconds": 1.0, "metrics": {}}]},
     "a negative seed": {"seed": -1},
@@ -64,9 +64,9 @@ FORGERIES = {
     "a number beyond all floats": {"metrics": {"mnist/accuracy": 10**400}},
     "half a character": {"outcome": "\ud800"},  # JSON can write half of a pair of surrogates; the hash over it fits
     "a number as a reason": {"missing": {"letters": 1}},
-    "a reason of no table": {"missing": {"letters": {"kind": "of no table"}}},
+    "an unknown kind of reason": {"missing": {"letters": {"kind": "unknown"}}},
     "a reason without its values": {"missing": {"letters": {"kind": "seeds-together", "values": {}}}},
-    "a reason with a value of another": {"missing": {"letters": {"kind": "resumed", "values": {"n": 1}}}},
+    "a reason with a value of another kind": {"missing": {"letters": {"kind": "resumed", "values": {"n": 1}}}},
     "words as a reason": {"reason": "no memory"},
     "an unknown field": {"timing": {}},
     "a seed that is text": {"seed": "0"},
@@ -96,7 +96,7 @@ FORGERIES = {
 
 
 @pytest.mark.parametrize("changes", FORGERIES.values(), ids=FORGERIES)
-def test_a_sealed_record_with_what_cannot_be_is_not_read(tmp_path, changes):
+def test_a_sealed_record_with_an_impossible_field_is_not_read(tmp_path, changes):
     store = Store(tmp_path)
     path = store.write(record("mlp", protocol="common", metrics={"mnist/accuracy": 0.9}))
     path.write_text(json.dumps(seal({**json.loads(path.read_text()), **changes})))
@@ -108,8 +108,8 @@ def test_a_sealed_record_with_what_cannot_be_is_not_read(tmp_path, changes):
     assert "\n" not in problem.reason
 
 
-def test_seeds_far_apart_are_not_counted_out(tmp_path, capsys):
-    """Three seeds, the last of them 2**62: a table names them, and does not make a list of all seeds between."""
+def test_a_huge_seed_makes_no_huge_list(tmp_path, capsys):
+    """Three seeds, the last of them 2**62: a table names the three without a list of all seeds between them."""
     for seed in (0, 1, 2**62):
         Store(tmp_path).write(record("mlp", seed=seed, metrics={"mnist/test10k/accuracy": 0.98}))
     assert main(["table", "accuracy", "--results", str(tmp_path), "--baseline", "none"]) == 0

@@ -1,4 +1,4 @@
-"""No file that comes from outside can run code here: what could is looked for in the syntax trees of all modules."""
+"""No file from outside can run code here. The syntax trees of all modules are searched for calls that could run it."""
 
 import ast
 from pathlib import Path
@@ -17,7 +17,7 @@ OF_TORCH = {("torch", "load"), ("torch", "save"), ("jit", "load")}
 
 
 def faults(tree):
-    """Yield line and words of everything in a module that runs, or unpacks to the disk, what data hold."""
+    """Yield the line and a description of every import or call that could run code from data, or unpack an archive."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Import | ast.ImportFrom):
             imported = [node.module or ""] if isinstance(node, ast.ImportFrom) else [one.name for one in node.names]
@@ -44,7 +44,7 @@ def faults_of_call(node):
             yield node.lineno, f"{word} is not False"
 
 
-def test_no_module_runs_what_data_hold():
+def test_no_module_runs_code_from_data():
     found = {path: list(faults(ast.parse(path.read_text(encoding="utf-8")))) for path in MODULES}
     assert len(found) > 200
     assert {path: told for path, told in found.items() if told} == {}

@@ -122,11 +122,11 @@ BATCHES = 40.0
 
 STEPS = 5
 FACTOR = 4
-"""By how much compiled moments may err more than plain ones in float32, both measured by float64.
+"""How many times larger the errors of compiled moments may be than those of plain ones, both in float32.
 
-Both have the same matrix products and about as many roundings an element, in another order, so that the root mean
-squares over all steps and weights are alike or better (1e-4 to 1 times were seen on several instruction sets); a wrong
-term is off by thousands of roundings.
+The errors are measured against float64. Both have the same matrix products, and about as many roundings for each
+element, in another order. So the root mean squares of the errors over all steps and weights are similar: ratios from
+1e-4 to 1 were seen on several instruction sets. A wrong term would be off by thousands of roundings.
 """
 
 
@@ -145,7 +145,7 @@ def network_of(detach_mu, n_seeds, dtype, is_compiled):
 @pytest.mark.parametrize("detach_mu", [False, True])
 @pytest.mark.parametrize(("threads", "n_seeds"), [(1, 1), (2, 3)])
 def test_compiled_steps_err_no_more_than_plain_ones(detach_mu, threads, n_seeds, monkeypatch):
-    """Each step starts anew from the compiled network's state: Adam makes much of a rounding, if it may add up."""
+    """Each step starts from the compiled network's state, because Adam enlarges roundings that add up over steps."""
     monkeypatch.setattr(compiled, "SERIAL_BELOW", 100)  # so that two threads share even this small network
     before = torch.get_num_threads()
     torch.set_num_threads(threads)
@@ -183,11 +183,11 @@ def test_compiled_steps_err_no_more_than_plain_ones(detach_mu, threads, n_seeds,
 
 
 def loss_bound(start, epsilon):
-    """What rounding can make of a loss [E], for parameters [E, 2 P] and noise [E, P].
+    """Return how far rounding can move a loss [E], for parameters [E, 2 P] and noise [E, P].
 
-    A block adds STRIDE terms in float32: 6 sqrt(STRIDE) 2^-24 times the sum of their sizes is exceeded with probability
-    3e-8, in whatever order they are added (Higham & Mary 2019). The likelihood is a tenth of that sum and has chains of
-    7 + 90 + 60 additions only.
+    A block adds STRIDE terms in float32. In whatever order they are added, the error exceeds 6 sqrt(STRIDE) 2^-24 times
+    the sum of their sizes with probability 3e-8 (Higham & Mary 2019). The likelihood is a tenth of that sum, and has
+    chains of 7 + 90 + 60 additions only.
     """
     mu, rho = start.chunk(2, dim=1)
     sigma = torch.nn.functional.softplus(rho)
@@ -196,7 +196,7 @@ def loss_bound(start, epsilon):
 
 
 def check_move(start, after):
-    """The parameters went where the moments after the step send them (Kingma & Ba 2015), but for roundings."""
+    """Assert that the parameters moved as the moments after the step say (Kingma & Ba 2015), up to rounding."""
     step = after["step"][0].item()
     move = 1e-3 * (after["exp_avg"] / (1 - 0.9**step)) / ((after["exp_avg_sq"] / (1 - 0.999**step)).sqrt() + 1e-8)
     # one rounding of the parameter and at most ten of its move
@@ -204,7 +204,7 @@ def check_move(start, after):
     assert bool(((after["parameters"] - (start - move)).abs() <= bound).all())
 
 
-def test_a_kernel_that_cannot_be_compiled_is_said_and_the_plain_noise_stays(monkeypatch):
+def test_a_kernel_that_cannot_be_compiled_is_reported(monkeypatch):
     def refuse(*_):
         raise RuntimeError("no compiler\nmore")
 

@@ -44,14 +44,14 @@ PRODUCTS = {
     "einsum": lambda a, b: torch.einsum("ij,jk->ik", a, b),
     "mv": lambda a, b: torch.mv(a, b[:, 0]),
 }
-# oneDNN leaves some thin products in float32; the last one is that of ten classes going backward
+# oneDNN leaves some thin products in float32; the last shape is that of the backward pass of ten classes
 SHAPES = [(128, 128, 128), (512, 10, 1), (1, 4100, 2), (17, 17, 17), (10, 784, 16), (128, 10, 512)]
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 @pytest.mark.parametrize("product", PRODUCTS.values(), ids=PRODUCTS)
 def test_every_product_rounds_both_operands(product, shape):
-    """A row and a column of n numbers 1 + 2^-9 have the product n in bfloat16, whoever multiplies."""
+    """A row and a column of n numbers 1 + 2^-9 have the product n in bfloat16, with oneDNN and without it."""
     rows, inner, columns = shape
     left, right = torch.full((rows, inner), ABOVE_ONE), torch.full((inner, columns), ABOVE_ONE)
     is_vector = product is PRODUCTS["mv"]
@@ -64,7 +64,7 @@ def test_every_product_rounds_both_operands(product, shape):
 
 
 class SeenByDot(TorchDispatchMode):
-    """Notes in which numbers oneDNN may take a dot product."""
+    """Notes the precision in which oneDNN may compute a dot product."""
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         if func.overloadpacket is torch.ops.aten.dot:
@@ -73,7 +73,7 @@ class SeenByDot(TorchDispatchMode):
 
 
 def test_a_dot_product_of_vectors_is_a_sum_and_stays_float32():
-    """Some processors' oneDNN would round it: it is told not to."""
+    """On some processors oneDNN would round its operands, unless it is told not to."""
     vector = torch.full((2**13,), ABOVE_ONE)
     for mode in (RoundedOperands(), matrix_products("bf16", CPU)):
         with mode:
@@ -149,7 +149,7 @@ def test_the_old_state_returns_even_after_an_error(precision, device):
 
 
 def test_tf32_is_pytorchs_own_switch_and_readable_by_it():
-    """PyTorch has an old and a new switch; what reads the other one must not meet a mixture."""
+    """PyTorch has an old and a new setting. Both are set, because some code reads the one and some the other."""
     with matrix_products("tf32", torch.device("cuda")):
         assert torch.backends.cuda.matmul.allow_tf32
         assert torch.backends.cuda.matmul.fp32_precision == "tf32"
@@ -169,7 +169,7 @@ def test_float32_is_float32_whatever_was_switched_on_before():
             matmul.fp32_precision = "none"
 
 
-def test_who_makes_the_products():
+def test_how_products_are_made():
     assert products_by("float32", CPU) == "float32"
     assert products_by("tf32", torch.device("cuda")) == BY_TENSOR_CORES
     assert products_by("bf16", torch.device("cuda")) == BY_ROUNDING
@@ -236,10 +236,10 @@ def test_an_approach_without_the_option_is_skipped_with_the_reason_and_the_other
     plain = smoke(tmp_path, "toy_mlp", precision="float32")
     reduced = smoke(tmp_path, "toy_mlp")
     assert plain.outcome == "done"
-    assert reduced.outcome == "skipped"  # the float32 record of the same name does not answer for it
+    assert reduced.outcome == "skipped"  # the float32 record is not taken for the one of bfloat16
     assert "NumPy" in in_words(reduced.reason)
     Store(tmp_path).write(plain)
-    assert len(Store(tmp_path).all_records()[0]) == 2  # nor does it take the place of the reason
+    assert len(Store(tmp_path).all_records()[0]) == 2  # and does not replace it
 
 
 def test_tables_of_two_precisions_are_apart(both, capsys):

@@ -1,4 +1,4 @@
-"""Records, scores and tensors on disk: sealed, and set aside when they are not what they seem; locks."""
+"""Records, scores and tensors on disk are sealed, and set aside if they cannot be trusted. Locks of fits."""
 
 import errno
 import hashlib
@@ -80,7 +80,7 @@ def test_a_written_record_stays_if_others_cannot_be_tidied_away(tmp_path):
 
 
 def test_scores_that_come_before_their_record_are_not_damaged(tmp_path):
-    """`write` puts them down first; a retry replaces a record that failed and has no hash of scores."""
+    """`write` stores the scores first. Here the old record is of a failure and has no hash of scores."""
     store = Store(tmp_path)
     failed = record(outcome="failed", reason=told("crashed", ""), metrics={})
     scores = store.write(failed).with_suffix(".npz")
@@ -142,8 +142,8 @@ def test_other_conditions_are_another_cell(tmp_path, condition):
 
 
 @pytest.mark.parametrize("word", ["NaN", "Infinity", "-Infinity"])
-def test_what_json_has_not_is_no_null(word, tmp_path):
-    """The hash is of null in the place of what is not a number; a record says null itself."""
+def test_nan_is_not_read_as_null(word, tmp_path):
+    """Both would have the same hash, but a record has only null."""
     path = Store(tmp_path).write(record(metrics={"mnist/nll": None}))
     path.write_text(path.read_text().replace("null", word))
     with pytest.raises(StoreError, match=f"'{word}' is not a JSON number"):
@@ -218,11 +218,11 @@ def test_seal_replaces_an_old_seal():
     assert seal(seal(record())) == seal(record())
 
 
-# what is not what it seems
+# files that cannot be trusted, and locks
 
 
 def test_a_record_elsewhere_than_its_name_says_is_not_used(tmp_path):
-    """A copy for another seed has a right seal; only its place gives it away."""
+    """A copy under the name of another seed has the right seal. Only its name shows that it is wrong."""
     store = Store(tmp_path)
     path = store.write(record())
     copy = path.with_name(path.name.replace("seed0", "seed1"))
@@ -245,7 +245,7 @@ def test_a_pipe_and_a_folder_in_the_place_of_a_record_do_not_block(tmp_path):
 
 
 def test_a_bomb_among_scores_is_not_unpacked(tmp_path, monkeypatch):
-    """Eight megabytes where one is allowed, of which the record knows the hash."""
+    """The scores unpack to eight megabytes, and one is allowed. Their hash fits."""
     monkeypatch.setattr("bench.core.store.LARGEST_SCORES", 1 << 20)
     path = Store(tmp_path).write(record()).with_suffix(".npz")
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as bomb:
@@ -289,3 +289,17 @@ def test_all_locks_are_held_or_none(tmp_path):
 def test_who_asks_for_a_lock_leaves_no_file(tmp_path):
     assert not locks.is_held(tmp_path, "a" * 64)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_lock_that_may_not_be_looked_at_counts_as_free(tmp_path):
+    """`status` then says nothing about the fit, and does not end with an error."""
+    with locks.hold(tmp_path, ["a" * 64]):
+        (tmp_path / locks.FOLDER).chmod(0)
+        user = os.geteuid()
+        if user == 0:  # root may look at every file
+            os.seteuid(65534)
+        try:
+            assert not locks.is_held(tmp_path, "a" * 64)
+        finally:
+            os.seteuid(user)
+            (tmp_path / locks.FOLDER).chmod(0o755)

@@ -1,4 +1,4 @@
-"""What other people's texts do to a terminal: nothing."""
+"""Text from outside cannot control a terminal: it is shown on one line, and unprintable characters are escaped."""
 
 import pytest
 

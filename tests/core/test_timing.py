@@ -1,4 +1,4 @@
-"""Clocks: on which of them a call is timed, and the yardstick of a machine's speed."""
+"""Clocks: how a call is timed on a CPU and on a GPU, and the rate that tells a machine's speed."""
 
 import torch
 
@@ -19,7 +19,7 @@ def test_repeats_stop_at_their_number_or_at_the_limit(monkeypatch):
 
 
 class FakeEvent:
-    """A mark in the queue of a GPU that is not there; the queue is 5 ms behind."""
+    """Stands in for an event of a GPU; 5 ms pass between two of them."""
 
     def __init__(self, enable_timing):
         assert enable_timing
@@ -33,7 +33,7 @@ class FakeEvent:
         return 5.0
 
 
-def test_a_gpu_is_timed_by_its_own_marks_with_an_empty_queue_before(monkeypatch):
+def test_a_gpu_is_timed_by_its_own_events_after_its_queue_is_empty(monkeypatch):
     waited = []
     monkeypatch.setattr(torch.cuda, "Event", FakeEvent)
     monkeypatch.setattr(torch.cuda, "current_stream", lambda device: "the current stream")

@@ -1,4 +1,4 @@
-"""One reader of TOML: what is wrong is told in one line, with its place and what is allowed."""
+"""An error in a TOML file is one line, which names the table or field and what is allowed there."""
 
 from typing import Annotated, Literal
 

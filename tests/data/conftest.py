@@ -11,7 +11,7 @@ from tests.data.small_sets import IMAGES, LABELS, LETTER_LABELS, LETTER_PIXELS, 
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    """A data folder with the real manifests, but for two small sets in the place of two large ones."""
+    """A data folder with the real manifests, except that two small data sets replace two large ones."""
     made = tmp_path / "datasets"
     shutil.copytree(datasets_folder(), made, ignore=no_data)
     (made / "fashion_mnist.toml").write_text(

@@ -1,4 +1,4 @@
-"""Two small data sets with the faults that tests ask for, in the place of two large ones."""
+"""Two small data sets that replace two large ones in tests, intact or damaged."""
 
 import contextlib
 import gzip
@@ -13,12 +13,12 @@ from PIL import Image
 
 from bench.data.splits import load_ood
 
-# Two images of 28x28 and their labels, in the place of Fashion-MNIST.
+# Two images of 28x28 and their labels, instead of Fashion-MNIST.
 PIXELS = np.random.default_rng(0).integers(0, 256, (2, 28, 28), dtype=np.uint8)
 IMAGES = struct.pack(">HBB3I", 0, 8, 3, 2, 28, 28) + PIXELS.tobytes()
 LABELS = struct.pack(">HBBI", 0, 8, 1, 2) + bytes([4, 7])
 
-# Eleven letters, two of them B, in the place of not-MNIST; the names sort unlike the order of their creation.
+# Eleven letters, two of them B, instead of not-MNIST. Sorted by name, they have another order than here.
 LETTERS = {
     (letter, name): np.random.default_rng([ord(letter), len(name)]).integers(0, 256, (28, 28), dtype=np.uint8)
     for letter, name in [("B", "b=.png"), ("B", "Za.png"), *((letter, "x.png") for letter in "JIHGFEDCA")]

@@ -1,4 +1,4 @@
-"""The data sets as they are: known bytes, splits that cover a file once, seeded noise, letters as MNIST is made."""
+"""The real data sets: known bytes, splits that cover a file once, seeded noise, letters made as MNIST was made."""
 
 import gzip
 import hashlib
@@ -20,7 +20,7 @@ from bench.core.streams import generator
 from bench.data.fetching import fetch
 from bench.data.idx import read_idx
 from bench.data.inventory import list_datasets, verify
-from bench.data.manifest import EVERY_NAME, data_hashes, datasets_folder, manifest
+from bench.data.manifest import ALL_NAMES, data_hashes, datasets_folder, manifest
 from bench.data.notmnist import COPY_VARIABLE
 from bench.data.splits import load_ood, load_split, toy_split
 
@@ -68,7 +68,7 @@ def test_the_two_parts_of_the_training_file_are_those_of_random_split(train60k):
         assert torch.equal(split.y, train60k.y[split.rows])
 
 
-def test_what_a_caller_does_to_its_tensors_stays_with_it():
+def test_a_caller_may_change_its_tensors():
     for load in (lambda: load_split("test10k", 0), lambda: load_ood("letters", 0)):
         spoilt, expected = load(), load()
         spoilt.x.zero_()
@@ -192,8 +192,8 @@ def test_hashes_are_those_of_the_decompressed_bytes():
 
 def test_every_manifest_is_listed():
     rows = list_datasets()
-    assert [row.name for row in rows] == list(EVERY_NAME)
-    assert {path.stem for path in datasets_folder().glob("*.toml")} == set(EVERY_NAME)
+    assert [row.name for row in rows] == list(ALL_NAMES)
+    assert {path.stem for path in datasets_folder().glob("*.toml")} == set(ALL_NAMES)
     assert [row.name for row in rows if row.optional] == ["notmnist459", "fashion_train"]
     for row in rows:
         assert row.present or row.optional
@@ -205,7 +205,7 @@ def test_every_manifest_is_listed():
 
 def test_everything_in_the_repository_is_intact():
     checks = verify()
-    assert {check.name for check in checks} == set(EVERY_NAME)
+    assert {check.name for check in checks} == set(ALL_NAMES)
     assert [check for check in checks if not check.ok and not (check.missing and check.optional)] == []
 
 

@@ -34,7 +34,7 @@ from tests.data.small_sets import (
 
 
 class Server(http.server.ThreadingHTTPServer):
-    """Serves bytes by path; a list is served one entry a request, its last entry for ever; a number is a status."""
+    """Serves bytes by path. A number is served as a status. Of a list, each request gets the next entry or the last."""
 
     daemon_threads = True
 
@@ -119,7 +119,7 @@ def test_a_bad_download_leaves_nothing_behind(folder, serve, answer):
 
 
 def test_a_download_that_drips_ends(folder, monkeypatch):
-    """A byte now and then never lets the connection fall silent, nor fills a chunk."""
+    """The server sends a byte now and then, so that no wait for a byte is too long and no chunk becomes full."""
     drip = SimpleNamespace(read1=lambda size: b"x")
     seconds = itertools.count(step=fetching.DOWNLOAD_S / 100)
     shutil.rmtree(folder / "fashion_mnist")

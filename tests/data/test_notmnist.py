@@ -1,4 +1,4 @@
-"""The letters of not-MNIST, from any local form, and what a broken or hostile archive can do: nothing."""
+"""The letters of not-MNIST are read from every local form, and a broken or hostile archive does no harm."""
 
 import io
 import itertools

@@ -1,4 +1,4 @@
-"""Where data are looked for, and what is said of those that are not there."""
+"""Where data sets are looked for, and the errors for missing ones and for broken manifests."""
 
 import shutil
 

@@ -1,4 +1,4 @@
-"""Today's code gives the stored golden traces; what does not must come with a new version (docs/freshness.md)."""
+"""Today's code gives the stored golden traces. Code that gives other numbers needs new versions (docs/freshness.md)."""
 
 import dataclasses
 import importlib.util
@@ -50,7 +50,7 @@ def test_our_manifests_state_their_versions(name):
 
 @pytest.fixture
 def fits_anew():
-    """Have no fit of other code kept, before a change is planted and after it."""
+    """Forget all fits before a change is planted and after it."""
     fits.fitted.cache_clear()
     yield
     fits.fitted.cache_clear()
@@ -87,7 +87,7 @@ def another_stream(monkeypatch, tmp_path):
 
 
 def one_batch_more(module, name, place):
-    """Return a planted change: what the module calls by this name gets one batch more at this place."""
+    """Return a planted change: the module's function `name` gets one batch more in its argument number `place`."""
 
     def plant(monkeypatch, tmp_path):
         whole = getattr(module, name)
@@ -123,9 +123,9 @@ def test_a_planted_change_is_caught(what, tmp_path, monkeypatch, fits_anew, caps
 
 
 def test_a_trace_is_replaced_only_with_a_new_version(tmp_path, monkeypatch, fits_anew, capsys):
-    """The check names the versions that differ; with the version raised the trace is written, and is then as stored.
+    """Without a raised version, `--write` refuses. With it, the check names the versions that differ, until `--write`.
 
-    A number that is new, as the one that the stored file lacks here, needs no version.
+    A number that the stored file lacks is added without a new version.
     """
     shutil.copytree(stored.FOLDER, tmp_path / "stored")
     monkeypatch.setattr(stored, "FOLDER", tmp_path / "stored")
@@ -168,14 +168,14 @@ print(json.dumps([found, keys]))
 
 
 def states_by(folder):
-    """Return what is stale of our records, and today's keys, as the code in a folder says."""
+    """Return why each of our records is stale, and today's keys, by the code in a folder."""
     here = {**os.environ, "PYTHONPATH": str(folder), "BNN_BENCH_DATA": str(TOP / "datasets")}
     command = [sys.executable, "-c", STATES, str(TOP / "results")]
     return json.loads(subprocess.run(command, cwd=folder, env=here, capture_output=True, check=True).stdout)
 
 
 def test_an_edit_that_changes_no_number_leaves_every_record_fresh(tmp_path):
-    """A docstring, the name of a function and the place of a module are text: no record looks at them."""
+    """A docstring, the name of a function and the file of a module may change: records do not depend on them."""
     before = states_by(TOP)
     for folder in ("bench", "implementations"):
         shutil.copytree(TOP / folder, tmp_path / folder)

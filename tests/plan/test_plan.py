@@ -7,7 +7,7 @@ from msgspec import structs
 
 from bench.core.errors import ConfigError, MissingFramework
 from bench.core.reasons import Reason
-from bench.plan.cells import CELLS, USUAL, Selection, cells
+from bench.plan.cells import USUAL_CELLS, USUAL_PROTOCOLS, Selection, cells
 from bench.plan.costs import estimate
 from bench.plan.manifests import read_manifest
 from bench.plan.recipes import PROFILES, build, recipe_names, resolve
@@ -28,7 +28,7 @@ def runnable(name):
 def test_the_three_cells_and_the_variants_are_planned():
     planned = {(cell.approach, cell.recipe, cell.protocol) for cell in cells(Selection())}
     for name in DOCUMENTED:
-        for recipe, protocol in CELLS:
+        for recipe, protocol in USUAL_CELLS:
             assert ((name, recipe, protocol) in planned) == (recipe in manifest(name).recipes)
     assert ("mxnet_bbb", "published+scale-mixture", "common") in planned
     assert ("uniform", "published", "common") in planned
@@ -36,7 +36,7 @@ def test_the_three_cells_and_the_variants_are_planned():
 
 
 def test_shift_measures_what_is_measured_alike_and_only_where_it_is_named():
-    """The recipes of protocol common, of their fits, but no toy: it has no images."""
+    """It measures the fits of protocol common, except those of toys, which have no images."""
     shifted = {cell.approach: cell for cell in cells(Selection(protocols=("shift",)))}
     alike = {cell.approach for cell in cells(Selection(protocols=("common",)))}
     assert alike - set(shifted) == {"toy_mlp", "toy_bbb"}
@@ -44,7 +44,8 @@ def test_shift_measures_what_is_measured_alike_and_only_where_it_is_named():
     assert (common.protocol, shift.protocol) == ("common", "shift")
     assert common.fit_key == shift.fit_key
     assert common.key != shift.key
-    assert {cell.protocol for cell in cells(Selection(approaches=("mlp",), recipes=("corrected",)))} == set(USUAL)
+    unnamed = cells(Selection(approaches=("mlp",), recipes=("corrected",)))
+    assert {cell.protocol for cell in unnamed} == set(USUAL_PROTOCOLS)
 
 
 def test_all_is_the_group_of_the_documents_and_leaves_other_groups_out(monkeypatch):
@@ -110,7 +111,7 @@ def test_nonsense_is_one_line(selection, message):
     assert "\n" not in str(caught.value)
 
 
-def test_a_recipe_of_a_correction_that_is_not_there_is_named(tmp_path):
+def test_a_recipe_with_an_unknown_correction_is_refused(tmp_path):
     path = tmp_path / "broken.toml"
     text = 'title="x"\nclass="X"\ntask="mnist"\nnoise="row"\n[recipes.published]\nsplit="train60k"\ncorrections=["a"]'
     path.write_text(text)
@@ -182,7 +183,7 @@ def test_an_estimate_is_scaled_by_the_speed_of_the_machine():
 
 
 def test_the_speed_of_a_machine_with_other_load_is_believed_within_bounds():
-    """Products a hundred times as slow as here: a third of the record's time is expected, and no hundredth."""
+    """Made where products took a hundred times as long as here: a third of the time is expected, not a hundredth."""
     reasons = [Reason("seeds-together", {"n": 1}), Reason("other-load")]
     busy = {"timings": structs.replace(measured().timings, valid=False, reasons=reasons)}
     for rate, factor in [(1e9, 1 / 3), (0.5e11, 0.5), (1e12, 3.0)]:

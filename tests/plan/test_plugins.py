@@ -1,4 +1,4 @@
-"""Approaches from outside: by path and by entry point; a broken one is listed and harms no other."""
+"""Approaches from outside, by path and by entry point. A broken one is listed and does not affect the others."""
 
 import json
 import os
@@ -66,16 +66,17 @@ def test_two_folders_may_have_files_of_one_name_beside_them(folder, tmp_path, mo
     assert "_helper" not in sys.modules
 
 
-def test_the_code_of_an_approach_includes_the_beginning_of_its_packages(folder):
-    parts = folder / "parts" / "__init__.py"
+def test_the_code_of_an_approach_includes_its_packages_and_what_they_import(folder):
+    parts, rates = folder / "parts" / "__init__.py", folder / "parts" / "rates.py"
     parts.parent.mkdir()
-    parts.write_text("RATE = 0.5\n")
+    parts.write_text("from .rates import RATE\nfrom .... import beyond\n")
+    rates.write_text("RATE = 0.5\n")
     put(
         folder,
         "mine",
         "from .parts import RATE\nfrom bench.interface import Approach\nclass McDropout(Approach): pass\n",
     )
-    assert source_files("mine") == [folder / "mine.py", parts]
+    assert source_files("mine") == [folder / "mine.py", parts, rates]
 
 
 BROKEN = {
@@ -136,8 +137,10 @@ def test_a_run_of_a_name_that_is_taken_ends_before_any_training(folder, tmp_path
 
 def test_places_that_hold_nothing_are_named(tmp_path, monkeypatch, capsys):
     (tmp_path / "empty").mkdir()
-    monkeypatch.setenv(plugins.VARIABLE, os.pathsep.join([str(tmp_path / "empty"), str(tmp_path / "nowhere")]))
-    assert [each.name for each in broken()] == ["empty", "nowhere"]
+    unusable = tmp_path / f"{'x' * 300}.py"  # no system can look at a name of this length
+    places = (tmp_path / "empty", tmp_path / "nowhere", unusable)
+    monkeypatch.setenv(plugins.VARIABLE, os.pathsep.join(map(str, places)))
+    assert [each.name for each in broken()] == ["empty", "nowhere", unusable.name]
     assert main(["list", "--approach-path", str(tmp_path / "gone")]) == USAGE
     assert "is not a folder" in capsys.readouterr().err
 

@@ -13,7 +13,7 @@ from bench.plan.registry import source_files
 
 @pytest.fixture
 def restless():
-    """Let threads change places inside the parser too, as a collection of garbage does now and then."""
+    """Make threads switch inside the parser too, as a collection of garbage sometimes does."""
     before = gc.get_threshold()
 
     def give_way(*_):

@@ -12,7 +12,7 @@ from bench.core.errors import ConfigError, unknown_name
 from bench.core.metric_table import BRIER, ENTROPY, FRACTION, GAP, N_CLASSES, NATS, SIZE, unit_of
 from bench.core.records import Record
 from bench.core.text import one_line
-from bench.data.manifest import DATASET_NAMES, manifest
+from bench.data.manifest import MEASURED_NAMES, manifest
 from bench.judge.alternatives.named import Alternative, alternatives, learns_what_is_measured
 from bench.judge.alternatives.weighing import PUBLISHED, Against, compare
 from bench.judge.claims import LONGEST_QUOTE, NATS_PER_BIT, Claim, PrecisionKind, number
@@ -169,7 +169,7 @@ def _images(dataset: str, metric: str, protocol: str, budget: str) -> str:
 
     The rule reads their number from a split's name, to choose the scale. These protocols' keys do not have it.
     """
-    if metric.partition("@")[0] not in _OF_ALL_IMAGES or dataset not in DATASET_NAMES:
+    if metric.partition("@")[0] not in _OF_ALL_IMAGES or dataset not in MEASURED_NAMES:
         return ""
     most = [manifest(dataset).n_measured, MOST_ROWS if protocol == "shift" else None, profile(budget).common_rows]
     return f"{min(n for n in most if n is not None)} images"

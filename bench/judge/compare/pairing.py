@@ -57,7 +57,7 @@ class Side:
             raise ConfigError(f"records of folder {name} are of: {listed}; {hint}")
         profile, device, precision = found[0]
         newest, others = _of_one_version(Results(select(kept, profile, device, precision), {}, with_stale=True).records)
-        done = {(record.place[:3], record.seed): record for record in newest if record.outcome == "done"}
+        done = {(record.combination, record.seed): record for record in newest if record.outcome == "done"}
         unfinished = [
             f"{name}: {record.title}, {record.outcome}: {in_words(record.reason)}"
             for record in newest
@@ -77,8 +77,8 @@ def _of_one_version(records: Sequence[Record]) -> tuple[list[Record], list[Recor
 
     Two folders of different versions may be compared, but the seeds of one cell of a folder must be of one version.
     """
-    newest = {record.place[:3]: record for record in sorted(records, key=made_at)}
-    kept = [record for record in records if record.versions == newest[record.place[:3]].versions]
+    newest = {record.combination: record for record in sorted(records, key=made_at)}
+    kept = [record for record in records if record.versions == newest[record.combination].versions]
     return kept, [record for record in records if record not in kept]
 
 

@@ -147,7 +147,7 @@ def _copied(records: Sequence[Record], store: Store) -> Iterator[Remark]:
         smooth = [value or 0 for key, value in sorted(record.metrics.items()) if unit_of(key) in SMOOTH]
         nll = store.scores(record).get(f"{task_of(record).inside}/nll", np.empty(0))
         numbers, rows = np.array(smooth), nll.astype(np.float64)
-        cell = seen.setdefault(record.place, [])
+        cell = seen.setdefault(record.series, [])
         for first, others, other_rows in cell:
             same = first.metrics == record.metrics or _are_close(others, numbers) or _are_close(other_rows, rows)
             if same and first.seed != record.seed:

@@ -48,7 +48,7 @@ def read_missing(
     have = {reading.fit_key: reading for reading in read_all(store)[0]}
     wanted, reasons = keys_of(ladder), []
     for record in records if wanted else ():
-        if record.outcome != "done" or record.place[:3] != (ladder.approach, "published", "common"):
+        if record.outcome != "done" or record.combination != (ladder.approach, "published", "common"):
             continue
         old = have.get(record.fit_key)
         if old is not None and _is_complete(old, wanted, data_dir):

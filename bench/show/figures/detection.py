@@ -9,7 +9,7 @@ from functools import partial
 import numpy as np
 
 from bench.core.records import Record
-from bench.data.manifest import SHOWN
+from bench.data.manifest import OOD_LABELS
 from bench.measure.metrics.arrays import FloatArray
 from bench.show.figures.figure import FIELD, Absent, Figure
 from bench.show.figures.layout import small_multiples
@@ -41,13 +41,13 @@ def make(material: Material) -> Iterator[Figure | Absent]:
     scores = {
         name: {
             which: found[f"{which}/{SCORE}"].astype(np.float64)
-            for which in ("mnist", *SHOWN)
+            for which in ("mnist", *OOD_LABELS)
             if f"{which}/{SCORE}" in (found := material.scores(record))
         }
         for name, record in records.items()
     }
     sizes = {which: len(values) for found in scores.values() for which, values in found.items()}
-    counted = ", ".join(f"{SHOWN[which]} {sizes[which]:,}" for which in SHOWN if which in sizes)
+    counted = ", ".join(f"{OOD_LABELS[which]} {sizes[which]:,}" for which in OOD_LABELS if which in sizes)
     conditions = material.conditions(list(records.values()))
     caption = (
         f"Share of images that are no digits ({counted}) whose predictive entropy is at or above a threshold, against "
@@ -98,7 +98,7 @@ def _draw_roc(scores: DetectionScores, records: Mapping[str, Record], names: Seq
 
 
 def _sets(scores: DetectionScores) -> list[str]:
-    return [which for which in SHOWN if any(which in found for found in scores.values())]
+    return [which for which in OOD_LABELS if any(which in found for found in scores.values())]
 
 
 def _roc_panel(
@@ -120,7 +120,7 @@ def _roc_panel(
     axes.set_xscale("log", subs=[])
     axes.set_xlim(LOWEST_RATE, 1)
     axes.set_ylim(0, 1.01)
-    axes.set_title(SHOWN[which])
+    axes.set_title(OOD_LABELS[which])
 
 
 def _draw_entropy(scores: DetectionScores, names: Sequence[str]) -> Drawing:
@@ -137,7 +137,7 @@ def _draw_entropy(scores: DetectionScores, names: Sequence[str]) -> Drawing:
                 panel.stairs(_shares(found[which]), EDGES, color=colour, linewidth=1.3, baseline=1e-5)
         axes[row, 0].set_ylabel(name.replace("_", "_\n", 1), color=colour, fontsize=SMALL)
     for column, which in enumerate(sets):
-        axes[0, column].set_title(SHOWN[which], loc="center")
+        axes[0, column].set_title(OOD_LABELS[which], loc="center")
     drawing.supxlabel("predictive entropy [nats]", fontsize=8)
     drawing.supylabel("share of images in a bin [fraction, logarithmic]", fontsize=8)
     return drawing

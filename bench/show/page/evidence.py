@@ -41,7 +41,7 @@ def places(content: ReportContent) -> dict[RecordPlace, list[Record]]:
     """Return the page's records by seed, by place in the order of the approaches."""
     found: dict[RecordPlace, list[Record]] = {}
     for record in sorted(content.records, key=lambda record: (record.seed, record.key)):
-        found.setdefault(record.place, []).append(record)
+        found.setdefault(record.series, []).append(record)
     order = {name: number for number, name in enumerate(content.material.results.approaches)}
     return {place: found[place] for place in sorted(found, key=lambda place: (order.get(place[0], len(order)), place))}
 

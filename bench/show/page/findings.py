@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from bench.core.metric_table import SURE
 from bench.core.text import counted, listed
-from bench.data.manifest import SHOWN
+from bench.data.manifest import OOD_LABELS
 from bench.judge.alternatives.named import CORRECTED
 from bench.judge.alternatives.weighing import COMMON, OVERWHELMING
 from bench.judge.samples import Sample
@@ -202,10 +202,10 @@ def _rounded_down(percent: float) -> str:
 def _sure_of(corrected: dict[RecipePlace, Sureness]) -> dict[str, dict[str, float]]:
     """Return, by name of what shows no digit and by approach, the percentage of which a network is sure."""
     found = {
-        SHOWN[name]: {
+        OOD_LABELS[name]: {
             place.approach: _mean(one.no_digits[name]) for place, one in corrected.items() if one.no_digits[name].n
         }
-        for name in SHOWN
+        for name in OOD_LABELS
         if name in confidence_figure.MARKS
     }
     return {name: shares for name, shares in found.items() if shares}

@@ -37,7 +37,7 @@ class Links:
         self, records: Sequence[Record], claims: Sequence[str], documents: Sequence[str], approaches: Sequence[str]
     ) -> None:
         """Take what the page will show: records by key, and names with an anchor."""
-        self._places = {str(record.key): record.place for record in records}
+        self._places = {str(record.key): record.series for record in records}
         ordered = sorted(set(self._places.values()))
         self._ids = {place: f"cell-{number}" for number, place in enumerate(ordered)}  # short: they are thousands
         self._known = {of_claim(name): f"#{anchor('claim', name)}" for name in claims}

@@ -44,7 +44,7 @@ def answer_table(approach: str, answer: Answer, results: Results) -> Table:
     )
     title = f"Where a reported number of {approach} comes from"
     fits = {(step.approach, step.recipe, "common") for step in answer.question.steps}
-    shown = Results((one for one in results.records if one.place[:3] in fits), results.manifests)
+    shown = Results((one for one in results.records if one.combination in fits), results.manifests)
     return Table(f"answer_{approach}", title, caption, columns, rows, conclusions(answer)).of(shown)
 
 

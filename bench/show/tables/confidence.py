@@ -15,7 +15,7 @@ from bench.core.metric_table import PROMISED_OF_SURE, RIGHT_OF_SURE, SHARE_SURE,
 from bench.core.records import Record
 from bench.core.row_scores import Scores
 from bench.core.text import Digits
-from bench.data.manifest import SHOWN
+from bench.data.manifest import OOD_LABELS
 from bench.judge.samples import Gap, Sample, gather, metric
 from bench.measure.metrics.arrays import BoolArray
 from bench.show.cells import Entry, Measured, Table
@@ -114,7 +114,7 @@ def _sureness(seeds: Mapping[str, tuple[Record, _Seed]]) -> Sureness:
         share("mnist"),
         sample(lambda seed: seed.promise.right),
         sample(lambda seed: seed.promise.promised_right),
-        {name: share(name) for name in SHOWN},
+        {name: share(name) for name in OOD_LABELS},
         Promise(*map(statistics.fmean, promises)),
         records,
     )
@@ -124,12 +124,12 @@ def _seed(material: Material, record: Record) -> _Seed | None:
     """Return what a record's metrics tell; of a record of older code, what its scores tell, if it has them."""
     promise = measured_promise(record)
     if promise:
-        shares = {name: metric(record, f"{name}/{SHARE_SURE}") for name in ("mnist", *SHOWN)}
+        shares = {name: metric(record, f"{name}/{SHARE_SURE}") for name in ("mnist", *OOD_LABELS)}
         return _Seed({name: one if isinstance(one, Gap) else 100 * one for name, one in shares.items()}, promise)
     scores = material.scores(record)
     if not scores:
         return None
-    return _Seed({name: percent_sure(scores, name) for name in ("mnist", *SHOWN)}, promise_of(scores))
+    return _Seed({name: percent_sure(scores, name) for name in ("mnist", *OOD_LABELS)}, promise_of(scores))
 
 
 def measured_promise(record: Record) -> Promise | None:
@@ -176,7 +176,7 @@ def confidence_table(material: Material) -> Table:
             Measured(one.digits, PERCENT),
             Measured(one.right, CLOSE),
             Measured(one.promised, CLOSE),
-            *(Measured(one.no_digits[name], PERCENT) for name in SHOWN),
+            *(Measured(one.no_digits[name], PERCENT) for name in OOD_LABELS),
         ]
         for place, one in found.items()
     ]
@@ -189,7 +189,7 @@ def confidence_table(material: Material) -> Table:
         "right. Promised: percent of them that would be right by the network's own probabilities, at least. A network "
         "that gets less right than promised is overconfident. A picture that shows no digit has no right answer: "
         "there, to be sure is a mistake.",
-        ["approach", "recipe", "digits", "of these right", "promised", *SHOWN.values()],
+        ["approach", "recipe", "digits", "of these right", "promised", *OOD_LABELS.values()],
         rows,
         [*_precision(material, records), *_left_out(material, found)],
         conditions=material.conditions(records) if records else "No records.",

@@ -17,7 +17,7 @@ from typing import TypeAlias
 from bench.core.reasons import in_words
 from bench.core.records import Record
 from bench.core.text import THREE_DIFFERENCE, WHOLE, Digits, counted
-from bench.data.manifest import SHOWN
+from bench.data.manifest import OOD_LABELS
 from bench.judge.results import Results, select
 from bench.judge.samples import Gap, Sample
 from bench.plan.manifests import ApproachManifest
@@ -32,7 +32,7 @@ MIN_SEEDS = 3  # float32 seeds whose spread says something
 BEYOND = 2.0  # standard deviations
 FOUR, TWO = Digits(significant=4), Digits(significant=2)
 NO_NOISE = Gap("unknown", f"fewer than {MIN_SEEDS} float32 seeds")
-MAIN = ("mnist/accuracy", "mnist/nll", "mnist/ece", *(f"{name}/auroc_predictive_entropy" for name in SHOWN))
+MAIN = ("mnist/accuracy", "mnist/nll", "mnist/ece", *(f"{name}/auroc_predictive_entropy" for name in OOD_LABELS))
 COLUMNS = ["approach", "precision", "profile", "data set", "metric"]
 COLUMNS += ["float32", "there", "difference", "noise", "n", "beyond noise"]
 

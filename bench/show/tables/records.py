@@ -53,7 +53,7 @@ def unfinished_table(material: Material) -> Table:
     """Records without numbers, and why."""
     results = material.results
     rows: list[list[Entry]] = [
-        [*record.place[:3], str(record.seed), Linked(record.outcome, (record.key,)), in_words(record.reason)]
+        [*record.combination, str(record.seed), Linked(record.outcome, (record.key,)), in_words(record.reason)]
         for record in results.records
         if record.outcome != "done"
     ]
