@@ -1,4 +1,4 @@
-"""The verdict on a user's own number, on a terminal and for machines."""
+"""Shows the verdict on a user's own number as text and as plain values."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from bench.show.outcomes import why
 from bench.show.reasoning import in_words
 from bench.show.tables.alternatives import against_json, against_lines
 
-LABEL = 14  # columns before what is said of a user's own number
+LABEL = 14  # width of the labels before the text
 
 
 def own_text(judged: JudgedNumber, width: int) -> str:
-    """Return the answers to the rule's three questions, and the verdict first, in lines of at most `width`."""
+    """Return the verdict, then the answers to the rule's questions, in lines of at most `width` characters."""
     longest, indent = max(width, 2 * LABEL), " " * LABEL
     return "\n".join(
         textwrap.fill(text, longest, initial_indent=f"{name:<{LABEL}}", subsequent_indent=indent)
@@ -55,7 +55,7 @@ def _parts(judged: JudgedNumber) -> list[tuple[str, str]]:
 
 
 def own_json(judged: JudgedNumber) -> dict[str, object]:
-    """Return the same for machines."""
+    """Return the verdict and its numbers as plain values for JSON."""
     verdict, found = judged.verdict, judged.verdict.evidence
     evidence = found if found is not None and found.has_spread else None
     return {
