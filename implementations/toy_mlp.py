@@ -58,7 +58,7 @@ class ToyMlp(Approach):
 
 
 class Seeds(_seeds.Seeds):
-    """Seeds that learn together: their points and one step of descent for all."""
+    """Seeds that train together."""
 
     def __init__(self, recipe: ToyMlp, train: Split, rows: Tensor, task: Task, contexts: Sequence[Context]) -> None:
         """Draw the initial weights of every seed; see `Approach.fit_many`."""
@@ -97,7 +97,7 @@ def _posterior(layout: Layout, flat: Tensor) -> Posterior:
 def descend(layout: Layout, flat: Tensor, x: Array, y: Array, n_steps: int, learning_rate: float) -> Array:
     """Make steps of full-batch gradient descent in place; return the mean squared error [] before the first step.
 
-    With weights [E, P] it is E networks, and E is in front of every shape.
+    With weights [E, P], E networks train at once, and every shape has E in front.
 
     Args:
         layout: the network, two hidden layers of sigmoids.

@@ -46,7 +46,7 @@ class MatmulHiddenLayer(HiddenLayer):
 
 @dataclass(frozen=True)
 class Weights:
-    """Numbers that depend only on one layer's parameters, computed once and used until the parameters change.
+    """Numbers that depend only on one layer's parameters; computed once, and used until the parameters change.
 
     std = dropout (floor + exp(log_excess)). Autograd does not see them; `FusedHiddenLayer` has its own gradient.
     """
