@@ -1,9 +1,9 @@
-"""How surely the gate catches a fault: python -m benchmarks.power [FAULT ...] [--only APPROACH] [--save].
+"""How likely the gate catches a fault: python -m benchmarks.power [FAULT ...] [--only APPROACH] [--save].
 
-Plants a fault in the code, runs the gate's fresh run with it and judges that run. `--save` keeps the means under the
-fault in results/reference/planted.csv and writes results/tables/gate_power, the probability to catch each fault; so
-does the command without a fault, from the file alone. Exit code 1 if a fault was not caught. Needs the data and, for
-each fault, as long as a gate with one fit at a time.
+Plants a fault in the code, trains the gate's fresh run with it and judges that run. `--save` keeps the means under the
+fault in results/reference/planted.csv and writes results/tables/gate_power, the probability to catch each fault.
+Without a fault, the command only writes this table, from the kept means. Exit code 1 if a fault was not caught. Needs
+the data and, for each fault, as much time as a gate with one fit at a time.
 """
 
 from __future__ import annotations
@@ -108,13 +108,13 @@ def measure(name: str, gate: Gate, given: argparse.Namespace) -> GateReport:
     """Return what the gate says of a fresh run with a fault."""
     today = datetime.datetime.now(datetime.timezone.utc).date()
     with tempfile.TemporaryDirectory(prefix="bench-power-") as folder:
-        with planted(name):  # in this process, which is the only one that the fault is in
+        with planted(name):  # the fault is in this process only, so "inline" trains here
             run_fresh(gate, Path(folder), given.threads, Progress({}, quiet=given.quiet), executor="inline")
         return judge(gate, given.reference, Path(folder), today)
 
 
 def effects_of(fault: str, report: GateReport) -> list[FaultEffect]:
-    """Return what a report of a run with a planted fault measured."""
+    """Return the means that a report of a run with a planted fault has measured."""
     made, commit = now(), code_state().commit
     return [
         FaultEffect(fault, check.cell, check.key, check.shift.design.m, check.shift.fresh_mean, made, commit)
@@ -130,7 +130,7 @@ def planted(name: str) -> AbstractContextManager[None]:
 
 @contextlib.contextmanager
 def _replaced(owner: Any, name: str, change: Callable[[Any], Any]) -> Iterator[None]:
-    """Put what `change` makes of an attribute in its place."""
+    """Replace an attribute by `change(attribute)` inside the `with`."""
     before = getattr(owner, name)
     setattr(owner, name, change(before))
     try:
@@ -140,7 +140,10 @@ def _replaced(owner: Any, name: str, change: Callable[[Any], Any]) -> Iterator[N
 
 
 def kl_times(factor: float) -> AbstractContextManager[None]:
-    """Return a context in which the task says fewer rows, the only source of every 1/N: the KL weighs more."""
+    """Return a context in which the KL weighs `factor` times as much.
+
+    The task tells the approach fewer training rows; every 1/N of an objective comes from there.
+    """
 
     def told_fewer(*arguments: Any, **named: Any) -> Task:
         task = Task(*arguments, **named)
@@ -150,7 +153,7 @@ def kl_times(factor: float) -> AbstractContextManager[None]:
 
 
 def field_times(name: str, factor: float) -> AbstractContextManager[None]:
-    """Return a context in which this field of every approach that has it is multiplied."""
+    """Return a context in which a field is multiplied, in every approach that has it."""
 
     def changed(build: Callable[..., Any]) -> Callable[..., Approach]:
         def build_changed(*arguments: Any) -> Approach:

@@ -1,7 +1,7 @@
 """Audit the eighty objectives and print the confusion table: python -m benchmarks.outsider [--all] [STYLE ...].
 
---all: every mistake of every style, 362 objectives. With names: those styles, and what the audit says of them. Exit
-code 1 if something is not as expected and has no note.
+--all: every mistake of every style, 362 objectives. With names: only these styles, with the reports of the audit. Exit
+code 1 if an outcome is not as expected and has no note.
 """
 
 from __future__ import annotations

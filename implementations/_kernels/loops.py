@@ -14,7 +14,10 @@ from bench.core.noise import compiled_loops
 
 
 def loops_for(value: Tensor, module: str = "compiled") -> ModuleType | None:
-    """Return the compiled loops of a module of `bench.core`; None without numba or if `value` is no float32 on a CPU."""
+    """Return the compiled loops of a module of `bench.core`.
+
+    None if `value` is not float32 on a CPU, or without numba.
+    """
     return compiled_loops(module) if value.is_cpu and value.dtype == torch.float32 else None
 
 

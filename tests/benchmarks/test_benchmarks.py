@@ -15,7 +15,17 @@ from bench.cli.main import main
 from bench.core.errors import BenchError, ConfigError
 from bench.interface import Split, Task
 from bench.plan.registry import load_class
-from benchmarks import blundell_steps, calibration, many_seeds, memory, shares, verdicts, whole
+from benchmarks import (
+    blundell_steps,
+    calibration,
+    elbo_intervals,
+    many_seeds,
+    memory,
+    search,
+    shares,
+    verdicts,
+    whole,
+)
 from benchmarks.outsider import __main__ as outsider
 from benchmarks.throughput.blocks import MatrixProduct
 from benchmarks.throughput.training import Subject
@@ -312,6 +322,8 @@ def test_a_part_of_a_table_does_not_replace_the_whole(monkeypatch, tmp_path, cap
         (shares, ["nope"], "unknown approach 'nope'"),
         (shares, ["mxnet_bbb"], "mxnet_bbb runs on MXNet, whose operators PyTorch's profiler does not see"),
         (whole, ["new", "everything"], "unknown part 'everything'"),
+        (elbo_intervals, ["--models", "0"], "'0' is not a count"),
+        (search, ["swag", "--epochs", "-1"], "'-1' is not a count"),
     ],
 )
 def test_nonsense_ends_the_benchmarks_with_a_line(module, arguments, message, monkeypatch, tmp_path, capsys):
