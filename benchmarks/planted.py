@@ -30,7 +30,7 @@ from benchmarks.effects import write_rows
 from benchmarks.power import field_times, kl_times
 
 FIRST_SEED = 1000  # far from 0, 1, 2, ..., which judge
-Planting = Callable[[], AbstractContextManager[None]]
+Planting = Callable[[], AbstractContextManager[object]]
 FAULTS: dict[str, tuple[Planting, tuple[str, ...]]] = {
     "learning rate x 1.1": (lambda: field_times("learning_rate", 1.1), ("mlp", "linear_bbb")),
     "KL x 1.1": (lambda: kl_times(1.1), ("linear_bbb",)),

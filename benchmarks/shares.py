@@ -31,10 +31,10 @@ from bench.plan.registry import manifest
 from bench.show.cells import Number, Table
 from benchmarks.command import notes, run
 from benchmarks.throughput import yardsticks
-from benchmarks.throughput.blocks import MatrixProduct, as_documented, fitting, time_block
+from benchmarks.throughput.blocks import MatrixProduct, as_documented, time_block
 from benchmarks.throughput.measure import make_subject
 from benchmarks.throughput.table import Request
-from benchmarks.throughput.training import PILOT_STEPS, BlockContext, Subject, alternate
+from benchmarks.throughput.training import BlockContext, Subject, steps_of_a_block
 from benchmarks.throughput.yardsticks import Yardstick
 
 ROUNDS = 5  # blocks of each side with the profiler, and as many without
@@ -156,10 +156,7 @@ def compare(
     subject: Subject, yardstick: Yardstick, product: MatrixProduct, rounds: int = ROUNDS, block_s: float = BLOCK_S
 ) -> tuple[Profiled, Profiled, list[float]]:
     """Return our blocks, the document's, and the seconds of the large product after each of our profiled blocks."""
-    pilot = alternate(subject, yardstick, product, PILOT_STEPS, 1, rounds=1)
-    most = max(1, len(subject.train) // subject.batch_size)
-    n_ours = fitting(pilot.ours.seconds[0], PILOT_STEPS, block_s, most)
-    n_document = fitting(pilot.document.seconds[0], 1, block_s)
+    n_ours, n_document = steps_of_a_block(subject, yardstick, product, block_s)
     ours, document = Profiled(), Profiled()
     products: list[float] = []
     watch = Stopwatch(subject.device, yardstick.settle)

@@ -76,11 +76,16 @@ def compare_training(
     subject: Subject, yardstick: Yardstick, product: MatrixProduct, rounds: int, block_s: float
 ) -> Comparison:
     """Time `rounds` rounds of blocks of about `block_s` seconds; a block is at most an epoch."""
-    pilot = alternate(subject, yardstick, product, PILOT_STEPS, 1, rounds=1)
-    most = max(1, len(subject.train) // subject.batch_size)
-    ours = fitting(pilot.ours.seconds[0], PILOT_STEPS, block_s, most)
-    document = fitting(pilot.document.seconds[0], 1, block_s)
+    ours, document = steps_of_a_block(subject, yardstick, product, block_s)
     return alternate(subject, yardstick, product, ours, document, rounds)
+
+
+def steps_of_a_block(subject: Subject, yardstick: Yardstick, product: MatrixProduct, block_s: float) -> tuple[int, int]:
+    """Return how many of our steps, at most an epoch, and how many of the document's take about `block_s` seconds."""
+    pilot = alternate(subject, yardstick, product, PILOT_STEPS, 1, rounds=1)
+    epoch = max(1, len(subject.train) // subject.batch_size)
+    ours = fitting(pilot.ours.seconds[0], PILOT_STEPS, block_s, epoch)
+    return ours, fitting(pilot.document.seconds[0], 1, block_s)
 
 
 def alternate(
