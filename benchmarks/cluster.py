@@ -28,13 +28,13 @@ PARCEL_BYTES = 40 * 2**20  # eight networks of 1.2 million parameters in float32
 
 def main() -> int:
     """Print the table, and return the exit code."""
-    Parser(
-        prog="python -m benchmarks.cluster", description="What a task of a cluster costs beyond its fit."
-    ).parse_args()
     return guarded(_measure)
 
 
 def _measure() -> int:
+    Parser(
+        prog="python -m benchmarks.cluster", description="What a task of a cluster costs beyond its fit."
+    ).parse_args()
     job = work_job(cells(Selection(approaches=("uniform",), profile="smoke")), Options("elsewhere", threads=1))
     with tempfile.TemporaryDirectory() as folder, contextlib.closing(start_local(1)) as pool:
         said = _program(Path(folder) / "said", 'echo \'{"kind":"end"}\'')

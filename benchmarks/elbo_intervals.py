@@ -136,8 +136,7 @@ def main(words: Sequence[str] | None = None) -> int:
     """Print how often the intervals hold the truth."""
     parser = Parser(prog="python -m benchmarks.elbo_intervals", description="how often the audit's intervals hold")
     parser.add_argument("--models", type=count, default=500, help="random models (default: 500)")
-    arguments = parser.parse_args(words)
-    return guarded(lambda: _table(arguments.models))
+    return guarded(lambda: _table(parser.parse_args(words).models))
 
 
 def _table(models: int) -> int:

@@ -83,8 +83,7 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=0, help="of every trial (default: 0)")
     parser.add_argument("--write", action="store_true", help="keep the trials in benchmarks/searched")
     parser.add_argument("--data-dir", type=Path)
-    arguments = parser.parse_args(words)
-    return guarded(lambda: _search(arguments))
+    return guarded(lambda: _search(parser.parse_args(words)))
 
 
 def _search(arguments: argparse.Namespace) -> int:

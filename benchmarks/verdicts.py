@@ -41,8 +41,7 @@ def main(words: Sequence[str] | None = None) -> int:
     parser = Parser(prog="python -m benchmarks.verdicts", description="how often the rule of verdicts errs")
     parser.add_argument("--results", type=Path, default=Path("results"), metavar="DIR")
     parser.add_argument("--times", type=count, default=2000, help="simulated documents and curves (default: 2000)")
-    arguments = parser.parse_args(words)
-    return guarded(lambda: _tables(arguments))
+    return guarded(lambda: _tables(parser.parse_args(words)))
 
 
 def _tables(arguments: argparse.Namespace) -> int:

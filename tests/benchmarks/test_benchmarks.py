@@ -18,6 +18,7 @@ from bench.plan.registry import load_class
 from benchmarks import (
     blundell_steps,
     calibration,
+    cluster,
     elbo_intervals,
     many_seeds,
     memory,
@@ -318,12 +319,15 @@ def test_a_part_of_a_table_does_not_replace_the_whole(monkeypatch, tmp_path, cap
         (many_seeds, ["nope"], "unknown approach 'nope'"),
         (blundell_steps, ["abc"], "'abc' is not a count"),
         (outsider, ["nope"], "unknown style 'nope'"),
+        (outsider, ["--every"], "--every"),
         (verdicts, ["--times", "3"], "give 100 or more"),
+        (verdicts, ["--times", "few"], "'few' is not a count"),
         (shares, ["nope"], "unknown approach 'nope'"),
         (shares, ["mxnet_bbb"], "mxnet_bbb runs on MXNet, whose operators PyTorch's profiler does not see"),
         (whole, ["new", "everything"], "unknown part 'everything'"),
         (elbo_intervals, ["--models", "0"], "'0' is not a count"),
         (search, ["swag", "--epochs", "-1"], "'-1' is not a count"),
+        (cluster, ["now"], "now"),
     ],
 )
 def test_nonsense_ends_the_benchmarks_with_a_line(module, arguments, message, monkeypatch, tmp_path, capsys):

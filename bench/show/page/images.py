@@ -44,7 +44,8 @@ class Drawings:
     """Processes that draw figures, on all cores that this process may use; equal records give equal bytes.
 
     Each process draws on one thread: a drawing multiplies matrices of 3 x 3, for which further threads of NumPy's
-    linear algebra would only wait busily. Figures cannot be pickled. So the processes are forked, and have them.
+    linear algebra would only wait busily. Figures cannot be pickled. So the processes are forked: then they have the
+    figures already.
     """
 
     def __init__(self, figures: Sequence[Figure]) -> None:
