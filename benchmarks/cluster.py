@@ -15,13 +15,16 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from bench.cli.main import Parser, guarded
 from bench.plan.cells import Selection, cells
 from bench.run.jobs import WorkJob, work_job
 from bench.run.options import Options
-from bench.run.remote.dask_pool import DaskPool, start_local
 from bench.run.remote.task import FitTask
+
+if TYPE_CHECKING:
+    from bench.run.remote.dask_pool import DaskPool
 
 PARCEL_BYTES = 40 * 2**20  # eight networks of 1.2 million parameters in float32, and their scores
 
@@ -35,6 +38,8 @@ def _measure() -> int:
     Parser(
         prog="python -m benchmarks.cluster", description="What a task of a cluster costs beyond its fit."
     ).parse_args()
+    from bench.run.remote.dask_pool import start_local  # here: without Dask it raises ConfigError
+
     job = work_job(cells(Selection(approaches=("uniform",), profile="smoke")), Options("elsewhere", threads=1))
     with tempfile.TemporaryDirectory() as folder, contextlib.closing(start_local(1)) as pool:
         said = _program(Path(folder) / "said", 'echo \'{"kind":"end"}\'')
