@@ -32,10 +32,7 @@ def check_task(name: str, task: Task, kind: Kind) -> None:
 def linear_init(layout: Layout, generator: torch.Generator, half_width: float | None = None) -> Tensor:
     """Draw initial weights and biases, uniform on (-h, h), layer by layer; float32 [P] on the CPU.
 
-    Args:
-        layout: the network.
-        generator: draws the numbers.
-        half_width: h; None for 1/sqrt(n_in) of each layer, as in `torch.nn.Linear`.
+    h is `half_width`; None for 1/sqrt(n_in) of each layer, as in `torch.nn.Linear`.
     """
     flat = torch.empty(layout.n_weights)
     for matrix, bias in layout.layers(flat):

@@ -125,13 +125,9 @@ def _copy(value: Tensor) -> Tensor:
 def minibatches(
     train: Split, batch_size: int, generator: torch.Generator | None, limit: int | None
 ) -> Iterator[tuple[Tensor, Tensor]]:
-    """Yield (images [B, n_inputs], labels [B]) of one epoch, the last batch shorter; in file order without a generator.
+    """Yield (images [B, n_inputs], labels [B]) of one epoch, at most `limit` batches; the last may be shorter.
 
-    Args:
-        train: the training rows.
-        batch_size: rows of a batch.
-        generator: at the start of the epoch's shuffling stream, or None.
-        limit: batches after which the epoch is cut short, or None.
+    `generator` draws the order of the rows; None keeps the order of the file.
     """
     order = None if generator is None else torch.randperm(len(train), generator=generator).to(train.x.device)
     for start in range(0, len(train), batch_size)[:limit]:

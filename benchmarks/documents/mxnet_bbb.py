@@ -91,12 +91,9 @@ class DocumentBbb:
         return 1.0 / self.n_batches * (log_posterior - log_prior) - log_likelihood
 
     def step(self, x: NDArray, labels: NDArray, epsilons: Sequence[NDArray] | None = None) -> float:
-        """Make one SGD step on scaled images [B, in] and labels [B]; return the loss before it.
+        """Take one step of SGD on scaled images [B, in] and labels [B]; return the loss before it.
 
-        Args:
-            x: scaled images.
-            labels: classes.
-            epsilons: standard normals for each parameter; None draws them as the document does.
+        `epsilons`: standard normals for each parameter; None draws them as the document does.
         """
         one_hot = nd.one_hot(labels, self.mus[-1].shape[0], dtype=x.dtype)
         with mx.autograd.record():

@@ -200,13 +200,9 @@ def run(
     threads: int | None,
     tell: Callable[[str], object],
 ) -> LibrarySpeeds:
-    """Measure each library in a process of its own, because a framework leaves threads and memory behind.
+    """Measure each library of `LOOPS` that is named, in a process of its own: a framework leaves threads and memory.
 
-    Args:
-        libraries: names of `LOOPS`.
-        amounts: how much is measured.
-        threads: of PyTorch; None for its own choice.
-        tell: gets the name of each library before it is measured.
+    `tell` gets the name of each library before it is measured.
     """
     compared: list[Compared] = []
     loads: dict[str, None] = {}

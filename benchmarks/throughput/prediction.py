@@ -55,18 +55,7 @@ def compare_prediction(
     rounds: int,
     block_s: float,
 ) -> Comparison:
-    """Time rounds of blocks of about `block_s` seconds; ours predicts at least all images, the document a batch.
-
-    Args:
-        subject: the approach.
-        posterior: what predicts.
-        yardstick: the document's loop.
-        product: the calibration.
-        images: what is predicted.
-        wanted_draws: draws of each image.
-        rounds: blocks of each side.
-        block_s: seconds of a block.
-    """
+    """Time rounds of blocks of about `block_s` seconds; ours predicts at least all images, the document a batch."""
     draws = draws_of(posterior, wanted_draws)
     watch = Stopwatch(subject.device, yardstick.settle)
     batches = cycle(len(images), yardstick.predict_rows)

@@ -71,15 +71,9 @@ def check_masks(keep: Mapping[str, Tensor], tensors: Mapping[str, Tensor]) -> No
 
 
 def forward(x: Tensor, layers: Layers, activations: Sequence[Tensor]) -> Tensor:
-    """Run x [B, in] through sigmoid hidden layers and a linear output layer.
+    """Run x [B, in] through sigmoid hidden layers and a linear output layer, and return the outputs [B, outputs].
 
-    Args:
-        x: inputs.
-        layers: (matrix, bias) of each layer.
-        activations: one buffer [B, width] for each layer. They are filled here; a backward pass needs them.
-
-    Returns:
-        The last buffer, [B, outputs].
+    `activations`: a buffer [B, width] for each layer, which is filled here; a backward pass needs them.
     """
     for depth, ((matrix, bias), out) in enumerate(zip(layers, activations, strict=True)):
         affine(x, matrix, bias, out)
