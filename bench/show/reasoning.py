@@ -45,9 +45,9 @@ def ours_text(verdict: Verdict) -> str:
     return digits.text(verdict.centre) + ("" if ends is None else f" [{', '.join(map(digits.text, ends))}]")
 
 
-def in_words(outcome: str, reason: str) -> str:
-    """Return an outcome and its reason. For "differs", the reason says the outcome already."""
-    return reason if outcome == DIFFERS else f"{outcome}: {reason}"
+def outcome_text(one: Verdict | Curve) -> str:
+    """Return the outcome and its reason. For "differs", the reason says the outcome already."""
+    return why(one) if one.outcome == DIFFERS else f"{one.outcome}: {why(one)}"
 
 
 def explain(judgement: Judgement, verdict: Verdict, with_curve: bool = True) -> str:
@@ -70,14 +70,14 @@ def explain(judgement: Judgement, verdict: Verdict, with_curve: bool = True) -> 
             far = "" if worst == 0 else f", the worst is {worst:.2g} outside"
             asked = "a computed number: does every value print as reported?"
             lines.append(_step("rule", f"{asked} {_yes(worst == 0)}{far}"))
-        return "\n".join([*lines, _step("so", in_words(verdict.outcome, why(verdict)))])
+        return "\n".join([*lines, _step("so", outcome_text(verdict))])
     lines.append(_step("margin", f"M = {claim.margin:g}: {claim.margin_reason}"))
     if verdict.evidence is not None:
         lines += _scale(verdict, verdict.evidence) + _one_of_ours(verdict, verdict.evidence)
         lines += _precision(verdict, verdict.evidence)
     if not verdict.is_point:
         lines += _decision(verdict)
-        lines.append(_step("so", in_words(verdict.outcome, why(verdict))))
+        lines.append(_step("so", outcome_text(verdict)))
     curve = _curve_of(judgement, verdict)
     if curve is None:
         return "\n".join(lines)
@@ -190,7 +190,7 @@ def _of_curve(curve: Curve, is_point: bool) -> list[str]:
         lines.append(_step("before", earlier))
     if curve.name == SEEN_BEFORE:
         lines.append(_step("note", CHOSEN_AFTER.format(p=p_text(curve.smallest_p))))
-    return [*lines, _step("so", in_words(curve.outcome, why(curve)))]
+    return [*lines, _step("so", outcome_text(curve))]
 
 
 def as_json(judgement: Judgement, verdict: Verdict) -> dict[str, object]:

@@ -8,7 +8,7 @@ import textwrap
 from bench.judge.alternatives.own import JudgedNumber
 from bench.judge.claims import print_interval
 from bench.show.outcomes import why
-from bench.show.reasoning import in_words
+from bench.show.reasoning import outcome_text
 from bench.show.tables.alternatives import against_json, against_lines
 
 LABEL = 14  # width of the labels before the text
@@ -28,7 +28,7 @@ def _parts(judged: JudgedNumber) -> list[tuple[str, str]]:
     interval, sample, evidence = print_interval(claim), verdict.sample, verdict.evidence
     where = f"{judged.key} of {brought.approach} {brought.recipe}, protocol {brought.protocol}"
     parts = [
-        ("verdict", in_words(verdict.outcome, why(verdict))),
+        ("verdict", outcome_text(verdict)),
         ("your number", f"{claim.printed} {claim.unit}".strip() + f", {claim.precision_kind}: {where}"),
         ("prints so", f"from {interval.low:.8g} to {interval.high:.8g}"),
     ]

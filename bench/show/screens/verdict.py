@@ -10,7 +10,7 @@ from bench.judge.stats.curves import SEEN_BEFORE, Curve
 from bench.judge.stats.rule import AGREES, COARSE, DIFFERS, Verdict
 from bench.judge.stats.verdicts import Judgement
 from bench.show.outcomes import counts, how_far, why
-from bench.show.reasoning import CHOSEN_AFTER, in_words, ours_text, p_text
+from bench.show.reasoning import CHOSEN_AFTER, ours_text, outcome_text, p_text
 from bench.show.tables.verdicts import reported_text
 
 NAME, REPORTED, OURS, P = 24, 8, 23, 5  # widths of the columns before the verdict
@@ -114,7 +114,7 @@ def _words(one: Verdict | Curve, width: int) -> str:
     if outcome == AGREES:
         return outcome  # its meaning is printed below
     if width >= WIDE:
-        return f"agrees; {why(one)}" if outcome == COARSE else in_words(outcome, why(one))
+        return f"agrees; {why(one)}" if outcome == COARSE else outcome_text(one)
     return how_far(one) if outcome == DIFFERS else outcome
 
 
