@@ -51,10 +51,9 @@ def outcome_text(one: Verdict | Curve) -> str:
 
 
 def explain(judgement: Judgement, verdict: Verdict, with_curve: bool = True) -> str:
-    """Return the steps from one claim to its verdict.
+    """Return the steps from one claim to its verdict, then those of its curve.
 
-    A point of a curve gets the verdict of the curve. With `with_curve`, the steps of the curve follow; without it, only
-    the curve's name and its outcome.
+    Without `with_curve`, only the first and the last step of the curve.
     """
     claim = verdict.claim
     interval = print_interval(claim)
@@ -171,10 +170,7 @@ def _rule(evidence: Evidence, p: float, level: float) -> list[str]:
 
 
 def _of_curve(curve: Curve, is_point: bool) -> list[str]:
-    """Return the steps from a curve to its verdict.
-
-    They stand below the steps of a point of the curve (`is_point`), or of an end result that is also its last point.
-    """
+    """Return the steps from a curve to its verdict; without `is_point`, they are shown below an end result."""
     evidence = curve.evidence
     whole = "this point gets the verdict of its curve" if is_point else "it is also the last point of a curve"
     lines = [_step("curve", f"{whole}, one claim of {len(curve.rows)} epochs: {curve.name}")]

@@ -31,10 +31,7 @@ NOT_ON_THE_PAGE = {
 
 @dataclass(frozen=True)
 class Strip:
-    """A small drawing of one verdict: the reported number in the middle, the margin on both sides.
-
-    All places are in percent of the drawing's width.
-    """
+    """A drawing of one verdict: the reported number in the middle, the margin around it; in percent of the width."""
 
     band: tuple[float, float]  # start and width of the margin
     interval: tuple[float, float] | None  # start and width of the 95 % prediction interval for one more run

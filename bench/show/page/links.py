@@ -30,10 +30,7 @@ def web_address(link: str) -> str:
 
 
 class Links:
-    """Addresses of the sources of numbers (see `bench.show.cells.Linked`).
-
-    All are inside the page, because the page is passed on without other files.
-    """
+    """Addresses of sources (see `bench.show.cells.Linked`): all inside the page, which is passed on without others."""
 
     def __init__(
         self, records: Sequence[Record], claims: Sequence[str], documents: Sequence[str], approaches: Sequence[str]

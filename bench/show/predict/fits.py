@@ -139,10 +139,7 @@ def _missing(
     budget: str,
     seed: int | None,
 ) -> ConfigError:
-    """Return the error for a missing posterior. It names those that exist, and the command that trains this one.
-
-    `name` is the approach, '' for all.
-    """
+    """Return the error for a missing posterior of an approach ('': any): which ones exist, and what trains this one."""
     what = f"of {name} {recipe}" if name else f"with recipe {recipe}"
     what += f", profile {budget}" + ("" if seed is None else f", seed {seed}")
     others = [fit for fit in fitted if name in ("", fit.approach)]

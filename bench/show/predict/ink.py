@@ -79,10 +79,7 @@ def sides(drawn: npt.NDArray[np.bool_]) -> tuple[int, int]:
 
 
 def _runs(mass: Floats, gap: float) -> int:
-    """Return how many runs of places with mass lie along a line, with at least `gap` empty places between two.
-
-    A run counts if its mass is at least LARGE times that of the largest run.
-    """
+    """Return how many runs of mass, at least `gap` empty places apart, reach LARGE of the mass of the heaviest."""
     places = np.flatnonzero(mass)
     cuts = np.flatnonzero(np.diff(places) - 1 >= gap) + 1
     masses = [float(mass[run].sum()) for run in np.split(places, cuts)]

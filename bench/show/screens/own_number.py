@@ -35,7 +35,8 @@ def _parts(judged: JudgedNumber) -> list[tuple[str, str]]:
     if sample.mean is not None and sample.sd is not None:
         parts.append(("measured", f"{sample.mean:.5g} +- {sample.sd:.2g} ({sample.n} seeds)"))
     if evidence is not None and evidence.has_spread:
-        ends = verdict.interval or (0.0, 0.0)
+        assert verdict.interval is not None, "a verdict with evidence has an interval"
+        low, high = verdict.interval
         below, n = evidence.percentile * evidence.n / 100, evidence.n  # a run that prints like the report counts half
         above = f"all {n} of our runs" if below == n else f"{below:.3g} of our {n} runs"
         parts += [
@@ -45,7 +46,7 @@ def _parts(judged: JudgedNumber) -> list[tuple[str, str]]:
             ),
             (
                 "how sharply?",
-                f"one more run of ours: {ends[0]:.4g} to {ends[1]:.4g} in 95 of 100 cases; shifts below "
+                f"one more run of ours: {low:.4g} to {high:.4g} in 95 of 100 cases; shifts below "
                 f"{verdict.in_words(evidence.resolution(verdict.level))} might not have shown; the margin, "
                 f"{claim.margin:.3g}, is {claim.margin_reason}",
             ),
