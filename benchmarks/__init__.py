@@ -1,1 +1,1 @@
-"""Measure the suite: its speed beside plain references, its memory, and how often verdicts, gate and auditor err."""
+"""Measure the suite itself: speed against plain references, memory, and error rates of verdicts, gate and audit."""

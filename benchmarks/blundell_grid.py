@@ -38,11 +38,11 @@ PAGE = TOP / "docs" / "blundell2015.md"
 MARKS = ("<!-- grid -->\n\n", "\n\n<!-- end of grid -->")
 COLUMNS = ("approach", "setting", "epochs", "held-out images wrong")
 Settings = dict[str, dict[str, int | float | str]]
-"""The fields of the approach that a setting changes, by its name."""
+"""By name of a setting: the fields of the approach that it changes, with their values."""
 
 
 class Grid(TomlTable, frozen=True):
-    """The file of the settings."""
+    """The contents of blundell_grid.toml."""
 
     epochs: int
     seed: int
@@ -62,12 +62,12 @@ def read_grid() -> Grid:
 
 
 def held_out_error(approach: Approach, train: Split, held_out: Split, seed: int) -> float:
-    """Return the share of the held-out images that the mean network of a fit gets wrong, 1 if the fit diverges."""
+    """Train, and return the share of held-out images that the mean network gets wrong; 1 if the fit diverges."""
     task = Task("classification", N_CLASSES, len(train), train.x.shape[1])
     try:
         posterior = approach.fit(train, task, FitAlone(seed, torch.device("cpu"), None, None))
     except Diverged:
-        return 1.0  # it answers nothing
+        return 1.0  # no answer is right
     found = predict_split(posterior.mean_network(), held_out, range(1))
     return 1 - int(found.hits[0]) / len(held_out)
 
@@ -78,12 +78,12 @@ def _approach(grid: Grid, name: str, fields: Mapping[str, object]) -> Approach:
 
 
 def key_of(grid: Grid, name: str, fields: Mapping[str, object]) -> str:
-    """Return what a stored error belongs to: another value of a setting is another key."""
+    """Return the key of a setting's stored error. If a value of the setting changes, the key changes."""
     return digest({"approach": name, "values": vars(_approach(grid, name, fields)), "seed": grid.seed})
 
 
 def block(grid: Grid, found: Mapping[str, Mapping[str, Any]]) -> str:
-    """Return the table of docs/blundell2015.md: each setting with its epochs and its error, the least first."""
+    """Return the table of docs/blundell2015.md: the settings with most epochs first, then by error."""
     rows = []
     for name, settings in grid.by_approach().items():
         for setting, fields in settings.items():
@@ -96,21 +96,21 @@ def block(grid: Grid, found: Mapping[str, Mapping[str, Any]]) -> str:
 
 
 def write_page() -> int:
-    """Write the table of what was found into docs/blundell2015.md."""
+    """Write the stored errors as a table into docs/blundell2015.md."""
     table = block(read_grid(), json.loads(FOUND.read_text(encoding="utf-8")))
     write_atomically(PAGE, with_block(PAGE, *MARKS, table))
     return 0
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Train what is missing, or write the page, and return the exit code."""
+    """Train the missing settings, or write the page; return the exit code."""
     parser = Parser(prog="python -m benchmarks.blundell_grid", description="The grid of Blundell et al. 2015.")
     parser.add_argument("--page", action="store_true", help="train nothing; write the table of docs/blundell2015.md")
     return guarded(lambda: write_page() if parser.parse_args(argv).page else train_missing())
 
 
 def train_missing() -> int:
-    """Train what is missing; print and write the errors."""
+    """Train the missing settings; print and write the errors."""
     grid = read_grid()
     found = json.loads(FOUND.read_text(encoding="utf-8")) if FOUND.is_file() else {}
     train, held_out = load_split("train50k", grid.seed), load_split(HELD_OUT, grid.seed)

@@ -1,12 +1,14 @@
 """A step of blundell_bbb beside plain SGD and beside the public style: python -m benchmarks.blundell_steps [UNITS ...].
 
-Writes results/tables/blundell_steps. Blocks of steps in turn, on one batch of 128 random rows, with all cores:
+Writes results/tables/blundell_steps. It times blocks of steps in turn, on one batch of 128 random rows, with all cores:
 
-    ours      Bayes by Backprop: products, losses, and one pass that steps, makes noise and draws
-    sgd       our plain network of the same size
+    ours      our step of Bayes by Backprop: matrix products, the loss, and one pass over the weights, which updates
+              them, makes noise and draws new weights
+    pass      that pass alone
+    sgd       a step of our plain network of the same size
     public    the same loss through torch.distributions, autograd and torch.optim.SGD, as public code writes it
-    products  the matrix products of a step alone, into the same buffers
-    memory    as many bytes as the pass must read and write (5 and 4 vectors), moved by additions of long vectors
+    products  only the matrix products of a step, into the same buffers
+    memory    additions of long vectors that move as many bytes as the pass must read and write (5 and 4 vectors)
 
 A ratio is the median of the rounds' own ratios.
 """
@@ -48,7 +50,7 @@ TASK = Task("classification", 10, 50_000, 784)
 
 
 class PublicStyle:
-    """The loss as public code writes it: a layer has means and rho, densities come from torch.distributions."""
+    """A training step as public code writes it: means and rhos of each layer, and densities of torch.distributions."""
 
     def __init__(self, recipe: BlundellBbb) -> None:
         """Start with small means."""
@@ -104,7 +106,7 @@ class Products:
 
 
 def subjects(units: int) -> Mapping[str, Callable[[], object]]:
-    """Return what is timed, by name."""
+    """Return the timed calls by name."""
     torch.manual_seed(1)
     x, y = torch.rand(BATCH, TASK.n_inputs), torch.randint(TASK.n_outputs, (BATCH,))
     recipe = BlundellBbb(hidden_units=units)
@@ -138,11 +140,11 @@ def subjects(units: int) -> Mapping[str, Callable[[], object]]:
 
 
 def line(units: int, steps: int = STEPS, rounds: int = ROUNDS) -> list[str | Number]:
-    """Return the table's line of a size."""
+    """Return the row of the table for one number of hidden units."""
     timed = subjects(units)
     found: dict[str, list[float]] = {name: [] for name in timed}
     for call in timed.values():
-        call()  # compiles, and fills the caches
+        call()  # the first call compiles and fills caches
     for _ in range(rounds):
         for name, call in timed.items():
             start = time.perf_counter()

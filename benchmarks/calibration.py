@@ -1,7 +1,7 @@
-"""What the kernels' times are divided by, and the stored ratios that they are compared with.
+"""The calibration that the kernels' times are divided by, and the stored ratios (baselines) to compare with.
 
-A ratio to work of the same kinds in the same minute moves less between machines, and under load, than seconds do. What
-stays differs with caches and memory: a kernel fails only beyond `TOLERANCE` times its baseline.
+A ratio to similar work in the same minute differs less between machines, and under load, than seconds do. It still
+depends on caches and memory, so that a kernel fails only beyond `TOLERANCE` times its baseline.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from bench.core.files import write_atomically
 
 BASELINES = Path(__file__).with_name("baselines.json")
 TOLERANCE = 2.0
-THREADS = 1  # of PyTorch: a second one is what other load on the machine takes first
+THREADS = 1  # of PyTorch: other load on the machine takes time from a second thread first
 SIZE = 768  # of the square factors
 ELEMENTS = 500_000  # of the vectors: about the weights of a network
 
 
 class Calibration:
-    """A matrix product and passes over vectors, about half of the time each."""
+    """A matrix product and passes over vectors; each takes about half of the time."""
 
     def __init__(self) -> None:
         source = torch.Generator().manual_seed(0)
@@ -36,7 +36,7 @@ class Calibration:
         self.seconds: list[float] = []  # of each call
 
     def __call__(self) -> None:
-        """Work and remember how long it took."""
+        """Do the work, and keep how long it took."""
         start = time.perf_counter()
         torch.mm(self._left, self._right)
         noise = torch.empty_like(self._values).normal_(generator=self._source)
@@ -50,7 +50,7 @@ def ratio(kernel: Sequence[float], calibration: Sequence[float]) -> float:
 
 
 def verdict(name: str, found: float, stored: dict[str, float], tolerance: float = TOLERANCE) -> str:
-    """Return what is wrong with a kernel's ratio, or '' if nothing is."""
+    """Return what is wrong with a kernel's ratio, '' if nothing."""
     if name not in stored:
         return f"'{name}' has no baseline; renew them: python -m pytest benchmarks --renew-baselines"
     if found <= tolerance * stored[name]:
@@ -62,12 +62,12 @@ def verdict(name: str, found: float, stored: dict[str, float], tolerance: float 
 
 
 def read_baselines(path: Path = BASELINES) -> dict[str, float]:
-    """Return the stored ratios by kernel; none where there is no file."""
+    """Return the stored ratios by kernel; empty without a file."""
     return dict(json.loads(path.read_text())["ratios"]) if path.exists() else {}
 
 
 def write_baselines(found: dict[str, float], path: Path = BASELINES) -> None:
-    """Store ratios: those of kernels that were not measured stay."""
+    """Store ratios; stored ratios of other kernels stay."""
     ratios = {**read_baselines(path), **{name: float(f"{value:.3g}") for name, value in found.items()}}
     text = json.dumps(
         {

@@ -1,7 +1,7 @@
-"""What a task of a cluster costs beyond its fit, on this machine's loopback: python -m benchmarks.cluster.
+"""How long a task of a cluster takes beyond its fit, with a worker on this machine: python -m benchmarks.cluster.
 
-It prints the rows of the table in docs/cluster.md, in milliseconds per task, one task at a time on one worker: least,
-median and greatest. The files that travel are as large as eight fitted networks.
+It prints the rows of the table in docs/cluster.md: least, median and greatest milliseconds per task, one task at a
+time. The files that are sent are as large as eight fitted networks.
 """
 
 from __future__ import annotations
@@ -15,26 +15,31 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from bench.cli.main import Parser, guarded
 from bench.plan.cells import Selection, cells
 from bench.run.jobs import WorkJob, work_job
 from bench.run.options import Options
-from bench.run.remote.dask_pool import DaskPool, start_local
 from bench.run.remote.task import FitTask
+
+if TYPE_CHECKING:
+    from bench.run.remote.dask_pool import DaskPool
 
 PARCEL_BYTES = 40 * 2**20  # eight networks of 1.2 million parameters in float32, and their scores
 
 
 def main() -> int:
     """Print the table, and return the exit code."""
-    Parser(
-        prog="python -m benchmarks.cluster", description="What a task of a cluster costs beyond its fit."
-    ).parse_args()
     return guarded(_measure)
 
 
 def _measure() -> int:
+    Parser(
+        prog="python -m benchmarks.cluster", description="What a task of a cluster costs beyond its fit."
+    ).parse_args()
+    from bench.run.remote.dask_pool import start_local  # here: without Dask it raises ConfigError
+
     job = work_job(cells(Selection(approaches=("uniform",), profile="smoke")), Options("elsewhere", threads=1))
     with tempfile.TemporaryDirectory() as folder, contextlib.closing(start_local(1)) as pool:
         said = _program(Path(folder) / "said", 'echo \'{"kind":"end"}\'')

@@ -1,4 +1,4 @@
-"""What benchmarks share: a process for each measurement, their command line, and the notes of their tables."""
+"""Shared by the benchmarks: a process for each measurement, the command line, and the notes of tables."""
 
 from __future__ import annotations
 
@@ -26,7 +26,10 @@ T = TypeVar("T")
 
 
 def in_own_process(call: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
-    """Return what a call gives in a new process; a framework leaves its threads, allocator and generators behind."""
+    """Return the result of a call in a new process.
+
+    In this process, a framework that ran before would have left its threads, allocator and generators.
+    """
     with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
         return pool.submit(call, *arguments, **named).result()
 
@@ -41,15 +44,15 @@ def run(
 ) -> int:
     """Measure what the command line asks for, write and print the table, and return the exit code.
 
-    A table of named approaches alone is kept only where `--results` says so: it replaces that of all.
+    If approaches are named, the table is written only with `--results`, because it replaces the table of all.
 
     Args:
-        name: of the module in `benchmarks`.
+        name: name of the module in `benchmarks`.
         description: for `--help`.
-        known: the approaches that are measured unless some are named.
-        measure: makes the table from the words; `approaches` are never empty.
+        known: the approaches that are measured if none is named.
+        measure: makes the table from the parsed command line, whose `approaches` are never empty.
         options: adds the benchmark's own options to the parser.
-        kind: what a word of the command line that names an approach becomes.
+        kind: converts a word that names an approach.
     """
     parser = Parser(prog=f"python -m benchmarks.{name}", description=description)
     parser.add_argument(
@@ -77,7 +80,7 @@ def run(
 
 
 def counts(text: str) -> tuple[int, ...]:
-    """Return the counts of a list separated by commas."""
+    """Return the different counts of a list that is separated by commas."""
     return tuple(dict.fromkeys(map(count, text.split(","))))
 
 
@@ -94,7 +97,7 @@ def _device(name: str) -> torch.device:
 
 
 def notes(load: Sequence[Reason]) -> list[str]:
-    """Return the notes of a table made now; `load` is what `OtherLoad` says of the time that it took."""
+    """Return the notes of a table that was just measured; `load`: the reasons of `OtherLoad` why times do not count."""
     return [
         *([f"Times do not count: {in_words(*load)}."] if load else []),
         *origin_of([environment.describe(torch.get_num_threads())]),

@@ -21,7 +21,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.fixture(autouse=True)
 def threads() -> Iterator[None]:
-    """Keep PyTorch to the threads that the baselines are of."""
+    """Let PyTorch use as many threads as when the baselines were measured."""
     before = torch.get_num_threads()
     torch.set_num_threads(THREADS)
     yield
@@ -39,7 +39,7 @@ def found(request: pytest.FixtureRequest) -> Iterator[dict[str, float]]:
 
 @pytest.fixture
 def compare(benchmark, request: pytest.FixtureRequest, found: dict[str, float]) -> Compare:
-    """Return what times a kernel, a calibration before each round, and fails if it has become slow."""
+    """Return the function that times a kernel, with a calibration before each round, and fails if it is too slow."""
 
     def run(name: str, kernel: Callable[[], object]) -> None:
         calibration = Calibration()

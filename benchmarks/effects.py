@@ -1,7 +1,7 @@
-"""How surely the gate catches each planted fault, from its measured effects and the spread of the reference.
+"""How likely the gate catches each planted fault, from the fault's measured effects and the reference's spread.
 
-The faults are slips in the code, not edited recipes: `plan` says the same with and without one. The gate sees an edited
-recipe at once, by its key.
+The faults are mistakes in the code, not edited recipes. The gate sees an edited recipe at once, by its key; with a
+fault in the code, `plan` shows no difference.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ FAULTS = {
     "wrong-split": "training on the test rows",
     "seed-ignored": "every seed draws what seed 0 draws",
 }
-"""What each fault does."""
+"""Each planted fault by name, with what it does."""
 COLUMNS = ("planted fault", "cell", "seen best in", "shift", "in s", "caught")
 CAPTION = (
     "Each cell by the metric that shows the fault best. Shift: fresh mean with the fault minus the reference's mean; "
@@ -74,7 +74,7 @@ def save_effects(path: Path, effects: Sequence[FaultEffect]) -> None:
 
 
 def write_rows(path: Path, schema: type[CsvRow], rows: Sequence[CsvRow]) -> None:
-    """Write a CSV file that `bench.core.csv_rows.read_csv` reads."""
+    """Write a CSV file for `bench.core.csv_rows.read_csv`."""
     out = io.StringIO()
     csv.writer(out, lineterminator="\n").writerows([columns(schema), *map(msgspec.structs.astuple, rows)])
     write_atomically(path, out.getvalue().encode())
@@ -95,10 +95,10 @@ class Caught:
 def caught(gate: Gate, reference: Folder, effects: Iterable[FaultEffect]) -> list[Caught]:
     """Return for each fault and cell the metric that shows the fault best, at the level of Holm's first step.
 
-    An effect measured with few seeds is noisy. That hardly matters for a shift of many standard deviations, which the
-    gate sees in any case.
+    An effect measured with few seeds is noisy. That hardly matters if the shift is many standard deviations, because
+    the gate sees such a shift in any case.
     """
-    # Holm's procedure adjusts a p-value a metric, and one a waiver for seeds that diverge.
+    # Holm's procedure adjusts one p-value for each metric, and one for each waiver of seeds that diverge.
     n_tests = sum(len(cell.metrics) for cell in gate.cells) + sum(bool(waiver.diverged) for waiver in gate.waivers)
     best: dict[tuple[str, str], Caught] = {}
     for effect in effects:

@@ -1,4 +1,4 @@
-"""How often do the auditor's intervals hold the truth? Simulated on random models that sample their KL.
+"""How often do the audit's intervals hold the truth? Simulated on random models that sample their KL.
 
     python -m benchmarks.elbo_intervals --models 500
 
@@ -18,6 +18,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from bench.cli.main import Parser, guarded
+from bench.cli.options import count
 from bench.core.streams import stream_seed
 from bench.judge.audit.elbo.least_squares import MeanOfDraws
 from bench.judge.audit.elbo.likelihood import data_weight
@@ -26,11 +27,11 @@ from bench.judge.audit.elbo.objective import AuditedObjective, Batch, Case
 from bench.judge.audit.elbo.weighing import KlWeight, measure
 
 DRAWS = 8  # as the audit's default
-SIZES = (12, 40)  # number of weights: where the table parts the tensors
+SIZES = (12, 40)  # numbers of weights that separate small, middle and large tensors in the table
 
 
 class SampledModel:
-    """A network of two layers in double precision, with the truth of its objective."""
+    """A network of two layers in double precision, whose true KL weight and prior are known."""
 
     def __init__(self, number: int) -> None:
         """Draw sizes, N, prior and the KL's weight from the stream of this number."""
@@ -60,7 +61,7 @@ class SampledModel:
         self.batches: list[Batch] = [(self._normal(self.rows, n_in), label) for label in labels]
 
     def loss(self, x: Tensor, y: Tensor) -> Tensor:
-        """Return what a step minimises."""
+        """Return the loss of a training step."""
         nll, kl = self._terms(x, y)
         total = nll + kl * self.kl_per_epoch * self.rows / self.n_train
         return total / self.rows if self._is_mean else total
@@ -107,7 +108,10 @@ def measured(model: SampledModel, draws: int = DRAWS) -> KlWeight:
 
 
 def covered(number: int) -> Iterator[tuple[str, bool, bool]]:
-    """Give for each tensor of a model, and for all of them together, whether the intervals hold KL weight and prior."""
+    """Yield, for each tensor of a model and for all together, whether the intervals hold the KL's weight and the prior.
+
+    The first value is the name of the table's row.
+    """
     model = SampledModel(number)
     found = measured(model)
     rows = [("all tensors of a model together", found.per_epoch, found.precision)]
@@ -131,9 +135,8 @@ def _holds(found: MeanOfDraws, true: float) -> bool:
 def main(words: Sequence[str] | None = None) -> int:
     """Print how often the intervals hold the truth."""
     parser = Parser(prog="python -m benchmarks.elbo_intervals", description="how often the audit's intervals hold")
-    parser.add_argument("--models", type=int, default=500, help="random models (default: 500)")
-    arguments = parser.parse_args(words)
-    return guarded(lambda: _table(arguments.models))
+    parser.add_argument("--models", type=count, default=500, help="random models (default: 500)")
+    return guarded(lambda: _table(parser.parse_args(words).models))
 
 
 def _table(models: int) -> int:

@@ -1,4 +1,4 @@
-"""What is measured about the suite itself is kept as a table, in a file from which `bench table` shows it again."""
+"""Keeps tables of measurements of the suite itself, in files from which `bench table` shows them again."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ NOTHING = MeasuredTable(schema=SCHEMA, name="", title="", explanation="", column
 
 
 def kept(name: str, results: Path) -> MeasuredTable:
-    """Return the table that a results folder keeps, one without rows if there is none.
+    """Return the table that a results folder keeps; without a file, a table without rows.
 
     Raises:
-        StoreError: the table is damaged, and keeping a part of it anew would lose the rest.
+        StoreError: the file is damaged. To write new rows over it would lose the other rows.
     """
     folder = measured_folder(results)
     path = folder.root / f"{name}.json"
@@ -34,21 +34,24 @@ def others(
     new: Iterable[Sequence[Entry]],
     subject: Callable[[Sequence[object]], object] = lambda row: row[0],
 ) -> MeasuredTable:
-    """Return a kept table without the rows whose subject was measured anew: a part of a table can be measured alone."""
+    """Return a kept table without the rows that are measured anew: new rows replace rows of the same subject."""
     measured = {subject(row) for row in new}
     rows = [row for row in before.rows if subject(row) not in measured]
     return replace(before, rows=rows) if rows else NOTHING
 
 
 def keep(table: Table, results: Path, versions: Mapping[str, dict[str, int]] | None = None) -> Table:
-    """Write a table for `bench table` and as the files of `write_tables`, and return it; `versions`: of its file."""
+    """Write a table for `bench table` and in the forms of `write_tables`, and return it.
+
+    `versions`: by row, the versions of the recipe that was measured.
+    """
     measured_folder(results).write(replace(as_file(table), versions=dict(versions or {})))
     write_tables([table], results / "tables", below=results)
     return table
 
 
 def as_file(table: Table) -> MeasuredTable:
-    """Return what is kept of a table whose entries are texts, numbers and gaps."""
+    """Return the contents of a table's file; entries may be texts, numbers and gaps."""
     return MeasuredTable(
         schema=SCHEMA,
         name=table.name,

@@ -1,7 +1,8 @@
 """Seeds that train together beside the same seeds one after the other: python -m benchmarks.many_seeds [APPROACH ...].
 
-Writes results/tables/many_seeds: fits of a few steps in turn, together, alone, together, ..., of 8 seeds, which is what
-a run takes at most on a CPU (`bench.plan.batches`), and of 16. Needs the data and, for some minutes, a quiet machine.
+Writes results/tables/many_seeds. It times short fits in turn: all seeds together, then each alone, then together again.
+Groups have 8 seeds, the most that a run trains together on a CPU (`bench.plan.batches`), and 16. Needs the data and,
+for some minutes, a quiet machine.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ def names() -> list[str]:
 
 
 def seconds(subject: Subject, seeds: Sequence[int], steps: int, epochs: int = 2) -> float:
-    """Return the seconds of the last epoch of a fit of the seeds, of `steps` steps an epoch; earlier ones warm up."""
+    """Train the seeds in epochs of `steps` steps, and return the seconds of the last epoch; earlier epochs warm up."""
     contexts = [BlockContext(seed, subject.device, steps, Stopwatch(subject.device), lambda: None) for seed in seeds]
     approach = dataclasses.replace(subject.approach, epochs=epochs)
     if len(contexts) == 1:
@@ -57,11 +58,11 @@ def seconds(subject: Subject, seeds: Sequence[int], steps: int, epochs: int = 2)
     else:
         rows = torch.arange(len(subject.train)).expand(len(contexts), -1)
         approach.fit_many(subject.train, rows, subject.task, contexts)
-    return contexts[0].seconds[-1]  # all seeds have done their steps before the first is told
+    return contexts[0].seconds[-1]  # the first context's clock stops when all seeds have taken their steps
 
 
 def line(subject: Subject, name: str, n_seeds: int, steps: int = STEPS, rounds: int = ROUNDS) -> list[str | Number]:
-    """Return the table's line of `n_seeds` seeds."""
+    """Return the row of the table for `n_seeds` seeds."""
     together, alone = [], []
     for _ in range(rounds):
         together.append(seconds(subject, range(n_seeds), steps))
@@ -71,7 +72,7 @@ def line(subject: Subject, name: str, n_seeds: int, steps: int = STEPS, rounds: 
 
 
 def table(lines: Sequence[Sequence[str | Number]], load: Sequence[Reason]) -> Table:
-    """Return the table of the lines; `load` is what `OtherLoad` says of the time that they took."""
+    """Return the table of these rows; `load`: see `notes`."""
     caption = CAPTION.format(steps=STEPS, rounds=ROUNDS)
     return Table("many_seeds", "Seeds that train together", caption, COLUMNS, lines, notes(load))
 

@@ -1,8 +1,8 @@
 """Memory of many draws of many images, above the model's: python -m benchmarks.memory FITS [--draws N] [--images N].
 
-FITS is a results folder that keeps fits. Each posterior predicts in a process of its own: as the protocols ask it,
-whole networks where it has them, after it has predicted one image with one draw, which makes all that is made once.
-Writes results/tables/memory.
+FITS is a results folder that keeps fits. Each posterior predicts in a process of its own, with whole networks if it has
+them, as the protocols do. Before the measurement it predicts one image with one draw, which allocates what is allocated
+once. Writes results/tables/memory.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def _measure(given: argparse.Namespace) -> int:
 
 
 def one(folder: Path, approach: str, draws: int, images: int) -> list[str | Number]:
-    """Return the line of one posterior."""
+    """Return the row of the table for one posterior."""
     (fit,) = choose(Store(folder), [approach])
     posterior = rebuilt(Store(folder), fit)
     split = first_rows(load_split("test10k", 0), images)

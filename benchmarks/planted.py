@@ -1,8 +1,8 @@
 """Small faults for the trial of the verdicts: python -m benchmarks.planted [FAULT/APPROACH ...] [--seeds N] [--save].
 
-Plants a fault in the code, trains the first epoch by the published recipe and prints what the published protocol
-measures. `--save` keeps the numbers in results/reference/planted_runs.csv, which `python -m bench verdict --trial`
-judges. The seeds are none of those that judge.
+Plants a fault in the code, trains one epoch by the published recipe and prints what the published protocol measures.
+`--save` keeps the numbers in results/reference/planted_runs.csv, and `python -m bench verdict --trial` judges them like
+reported numbers. The seeds differ from those of the records that judge.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from benchmarks.effects import write_rows
 from benchmarks.power import field_times, kl_times
 
 FIRST_SEED = 1000  # far from 0, 1, 2, ..., which judge
-Planting = Callable[[], AbstractContextManager[None]]
+Planting = Callable[[], AbstractContextManager[object]]
 FAULTS: dict[str, tuple[Planting, tuple[str, ...]]] = {
     "learning rate x 1.1": (lambda: field_times("learning_rate", 1.1), ("mlp", "linear_bbb")),
     "KL x 1.1": (lambda: kl_times(1.1), ("linear_bbb",)),
@@ -69,7 +69,7 @@ def runs(fault: str, approach: str, seeds: Sequence[int]) -> list[PlantedRun]:
     )
     with tempfile.TemporaryDirectory(prefix="bench-planted-") as folder:
         store = Store(Path(folder))
-        with FAULTS[fault][0]():  # in this process, which is the only one that the fault is in
+        with FAULTS[fault][0]():  # the fault is in this process only, so "inline" trains here
             run(cells(chosen), store, Options(root=folder, retain=False), Progress({}, quiet=True), "inline")
         return [one for record in store.all_records()[0] for one in _numbers(fault, record)]
 

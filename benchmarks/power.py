@@ -1,9 +1,9 @@
-"""How surely the gate catches a fault: python -m benchmarks.power [FAULT ...] [--only APPROACH] [--save].
+"""How likely the gate catches a fault: python -m benchmarks.power [FAULT ...] [--only APPROACH] [--save].
 
-Plants a fault in the code, runs the gate's fresh run with it and judges that run. `--save` keeps the means under the
-fault in results/reference/planted.csv and writes results/tables/gate_power, the probability to catch each fault; so
-does the command without a fault, from the file alone. Exit code 1 if a fault was not caught. Needs the data and, for
-each fault, as long as a gate with one fit at a time.
+Plants a fault in the code, trains the gate's fresh run with it and judges that run. `--save` keeps the means under the
+fault in results/reference/planted.csv and writes results/tables/gate_power, the probability to catch each fault.
+Without a fault, the command only writes this table, from the kept means. Exit code 1 if a fault was not caught. Needs
+the data and, for each fault, as much time as a gate with one fit at a time.
 """
 
 from __future__ import annotations
@@ -14,10 +14,11 @@ import dataclasses
 import datetime
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import msgspec
 import torch
@@ -36,6 +37,7 @@ from bench.judge.gate.config import GATE, Gate, load_gate
 from bench.judge.gate.fresh import run_fresh
 from bench.judge.gate.judge import judge
 from bench.judge.gate.samples import Folder
+from bench.plan.recipes import build
 from bench.run import contexts, fitting, process
 from bench.run.progress import Progress
 from bench.show.screens import gate as screen
@@ -108,13 +110,13 @@ def measure(name: str, gate: Gate, given: argparse.Namespace) -> GateReport:
     """Return what the gate says of a fresh run with a fault."""
     today = datetime.datetime.now(datetime.timezone.utc).date()
     with tempfile.TemporaryDirectory(prefix="bench-power-") as folder:
-        with planted(name):  # in this process, which is the only one that the fault is in
+        with planted(name):  # the fault is in this process only, so "inline" trains here
             run_fresh(gate, Path(folder), given.threads, Progress({}, quiet=given.quiet), executor="inline")
         return judge(gate, given.reference, Path(folder), today)
 
 
 def effects_of(fault: str, report: GateReport) -> list[FaultEffect]:
-    """Return what a report of a run with a planted fault measured."""
+    """Return the means that a report of a run with a planted fault has measured."""
     made, commit = now(), code_state().commit
     return [
         FaultEffect(fault, check.cell, check.key, check.shift.design.m, check.shift.fresh_mean, made, commit)
@@ -123,45 +125,34 @@ def effects_of(fault: str, report: GateReport) -> list[FaultEffect]:
     ]
 
 
-def planted(name: str) -> AbstractContextManager[None]:
+def planted(name: str) -> AbstractContextManager[object]:
     """Return a context in which the code of this process has the fault of that name."""
     return _PLANTS[name]()
 
 
-@contextlib.contextmanager
-def _replaced(owner: Any, name: str, change: Callable[[Any], Any]) -> Iterator[None]:
-    """Put what `change` makes of an attribute in its place."""
-    before = getattr(owner, name)
-    setattr(owner, name, change(before))
-    try:
-        yield
-    finally:
-        setattr(owner, name, before)
+def kl_times(factor: float) -> AbstractContextManager[object]:
+    """Return a context in which the KL weighs `factor` times as much.
 
-
-def kl_times(factor: float) -> AbstractContextManager[None]:
-    """Return a context in which the task says fewer rows, the only source of every 1/N: the KL weighs more."""
+    The task tells the approach fewer training rows; every 1/N of an objective comes from there.
+    """
 
     def told_fewer(*arguments: Any, **named: Any) -> Task:
         task = Task(*arguments, **named)
         return dataclasses.replace(task, n_train=max(1, int(task.n_train / factor)))
 
-    return _replaced(fitting, "Task", lambda _: told_fewer)
+    return patch.object(fitting, "Task", told_fewer)
 
 
-def field_times(name: str, factor: float) -> AbstractContextManager[None]:
-    """Return a context in which this field of every approach that has it is multiplied."""
+def field_times(name: str, factor: float) -> AbstractContextManager[object]:
+    """Return a context in which a field is multiplied, in every approach that has it."""
 
-    def changed(build: Callable[..., Any]) -> Callable[..., Approach]:
-        def build_changed(*arguments: Any) -> Approach:
-            approach = build(*arguments)
-            if hasattr(approach, name):  # the blind network has none
-                approach = dataclasses.replace(approach, **{name: factor * getattr(approach, name)})
-            return approach
+    def build_changed(*arguments: Any) -> Approach:
+        approach = build(*arguments)
+        if hasattr(approach, name):  # `uniform` has no such field
+            approach = dataclasses.replace(approach, **{name: factor * getattr(approach, name)})
+        return approach
 
-        return build_changed
-
-    return _replaced(process, "build", changed)
+    return patch.object(process, "build", build_changed)
 
 
 @contextlib.contextmanager
@@ -173,26 +164,25 @@ def _wrong_split() -> Iterator[None]:
         split = test_rows(name, seeds[0], data_dir, task)
         return split, torch.arange(len(split)).expand(len(seeds), -1)
 
-    with _replaced(fitting, "load_split", lambda _: test_rows), _replaced(fitting, "load_shared", lambda _: of_all):
+    with patch.object(fitting, "load_split", test_rows), patch.object(fitting, "load_shared", of_all):
         yield
 
 
-def _dropout_on() -> AbstractContextManager[None]:
+def _dropout_on() -> AbstractContextManager[object]:
     def still_dropping(self: Posterior) -> Posterior:
         return self
 
-    return _replaced(DropoutPosterior, "mean_network", lambda _: still_dropping)
+    return patch.object(DropoutPosterior, "mean_network", still_dropping)
 
 
-def _seed_ignored() -> AbstractContextManager[None]:
-    def without_seed(begin: Callable[..., None]) -> Callable[..., None]:
-        def begin_without(self: contexts.RunContext, *arguments: Any) -> None:
-            begin(self, *arguments)
-            self.seed = 0
+def _seed_ignored() -> AbstractContextManager[object]:
+    begin = contexts.RunContext.__init__
 
-        return begin_without
+    def begin_without(self: contexts.RunContext, *arguments: Any) -> None:
+        begin(self, *arguments)
+        self.seed = 0
 
-    return _replaced(contexts.RunContext, "__init__", without_seed)
+    return patch.object(contexts.RunContext, "__init__", begin_without)
 
 
 _PLANTS = {

@@ -1,7 +1,7 @@
 """How often the remarks of `predict` appear: python -m benchmarks.remarks.
 
-Writes benchmarks/remarks.json and the table of docs/predict.md. A picture of a test digit is what a network sees of it;
-the networks are those that come with the suite.
+Writes benchmarks/remarks.json and the table of docs/predict.md. The pictures are made of MNIST's test digits, 28x28
+pixels each. The networks are those that come with the suite.
 """
 
 from __future__ import annotations
@@ -25,22 +25,21 @@ from bench.show.predict.ink import shapes
 from bench.show.predict.normalise import SIDE, Normalised
 from bench.show.predict.reading import Floats
 from bench.show.predict.turned import TURNS, Answerer, turn, with_remarks
+from tools.ship_fits import APPROACHES, RECIPES
 
-APPROACHES = ("mlp", "linear_bbb", "pyro_random_module")
-RECIPES = ("published", "corrected")
-PAIRS, TURNED = 1_000, 1_500  # pairs of the first 2,000 digits, and the first digits that are turned
+PAIRS, TURNED = 1_000, 1_500  # number of pairs, of the first 2,000 digits, and of digits that are turned
 DRAWS = 20
 COLUMNS = ("remark", "pictures", "appears for", "share")
 GAP = 5  # empty columns between the digits of a pair
-HOW = ("upright", *(f"turned {words}" for words in TURNS.values()))  # by quarters to the left
+HOW = ("upright", *(f"turned {words}" for words in TURNS.values()))  # by number of quarters to the left
 PAGE, FOUND = TOP / "docs" / "predict.md", Path(__file__).with_suffix(".json")
 MARKS = ("<!-- remarks -->\n\n", "\n\n<!-- end of remarks -->")
 
-Rates = dict[str, dict[str, list[int]]]  # remark -> pictures -> [with the remark, of so many]
+Rates = dict[str, dict[str, list[int]]]  # remark -> kind of pictures -> [number with the remark, number of all]
 
 
 def two_shapes(digits: Floats) -> dict[str, list[int]]:
-    """Count digits [N, 28, 28], and pairs of neighbours, that are taken for two shapes."""
+    """Count how many digits [N, 28, 28], and how many pairs of neighbours, are taken for two shapes."""
     alone = sum(shapes(digit) > 1 for digit in digits)
     cut = [digit[:, digit.any(axis=0)] for digit in digits[: 2 * PAIRS]]
     gap = np.zeros((SIDE, GAP), np.float32)
@@ -49,7 +48,7 @@ def two_shapes(digits: Floats) -> dict[str, list[int]]:
 
 
 def turned(digits: Floats, networks: Sequence[Answerer]) -> dict[str, list[int]]:
-    """Count digits [N, 28, 28] that are said to be turned, as they are and after each turn."""
+    """Count how many digits [N, 28, 28] get the remark "may be turned", upright and after each turn."""
     found = {}
     for quarters, how in enumerate(HOW):
         images = [_image(turn(digit, quarters)) for digit in digits]
@@ -65,7 +64,7 @@ def _image(pixels: Floats) -> Normalised:
 
 
 def rates() -> Rates:
-    """Measure on the test digits."""
+    """Count all remarks on the test digits."""
     digits = load_split("test10k", 0).x.numpy().reshape(-1, SIDE, SIDE)
     found: Rates = {"two shapes": two_shapes(digits)}
     store = Store(RESULTS)

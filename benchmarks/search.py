@@ -1,9 +1,9 @@
 """Hyper-parameters of a method, chosen on training images: python -m benchmarks.search NAME [--epochs N] [--write].
 
-A manifest's [search] names fields and the values that are tried, every combination. Each learns from `train50k`, and
-the negative log-likelihood of `heldout10k-of-train`, the other 10,000 images of the training file, decides. No test
-image is looked at. `--write` keeps the trials in benchmarks/searched/NAME.csv. The defaults of the approach must be the
-best trial of that file; tests/benchmarks/test_search.py says so.
+A manifest's [search] names fields and their values; every combination is tried. Each trial trains on `train50k`. The
+best has the lowest negative log-likelihood of `heldout10k-of-train`, the other 10,000 images of the training file. No
+test image is used. `--write` keeps the trials in benchmarks/searched/NAME.csv. tests/benchmarks/test_search.py checks
+that the defaults of the approach are the best trial of that file.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import pandas as pd
 import torch
 
 from bench.cli.main import Parser, guarded
+from bench.cli.options import count
 from bench.core.errors import ConfigError, Diverged
 from bench.core.files import write_atomically
 from bench.core.metric_table import N_CLASSES
@@ -46,7 +47,7 @@ def combinations(entry: ApproachManifest) -> list[dict[str, ManifestValue]]:
 def trial(
     approach: Approach, values: Mapping[str, ManifestValue], train: Split, held: Split, seed: int
 ) -> dict[str, ManifestValue]:
-    """Fit with the values, measure the held-out rows, and return the line of the file; nll in nats an image."""
+    """Fit with the values, predict the held-out rows, and return the row of the file; nll in nats an image."""
     task = Task("classification", n_outputs=N_CLASSES, n_train=len(train), n_inputs=train.x.shape[1])
     start = time.monotonic()
     measured: dict[str, ManifestValue] = {NLL: "diverged", ACCURACY: "diverged"}
@@ -78,12 +79,11 @@ def main(words: Sequence[str] | None = None) -> int:
     """Try every combination, print a line for each, and keep the lines if asked."""
     parser = Parser(prog="python -m benchmarks.search", description="choose hyper-parameters on training images")
     parser.add_argument("approach")
-    parser.add_argument("--epochs", type=int, help="of every trial (default: the recipe's)")
+    parser.add_argument("--epochs", type=count, help="of every trial (default: the recipe's)")
     parser.add_argument("--seed", type=int, default=0, help="of every trial (default: 0)")
     parser.add_argument("--write", action="store_true", help="keep the trials in benchmarks/searched")
     parser.add_argument("--data-dir", type=Path)
-    arguments = parser.parse_args(words)
-    return guarded(lambda: _search(arguments))
+    return guarded(lambda: _search(parser.parse_args(words)))
 
 
 def _search(arguments: argparse.Namespace) -> int:

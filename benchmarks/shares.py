@@ -1,8 +1,8 @@
 """Where the time of a training step goes, ours and the documents': python -m benchmarks.shares [APPROACH ...].
 
-Writes results/tables/shares: PyTorch's profiler over blocks of our real fit and of the document's own steps, in turn
-with blocks that are not profiled, which say how long a step takes. Needs the data and, for some minutes, a quiet
-machine. MXNet's operators are unknown to the profiler: approaches on MXNet are left out.
+Writes results/tables/shares. PyTorch's profiler runs over blocks of our real fit and of the document's own steps, in
+turn with blocks without profiler, which say how long a step takes. Needs the data and, for some minutes, a quiet
+machine. The profiler does not see MXNet's operators, so that approaches on MXNet are left out.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ from bench.plan.registry import manifest
 from bench.show.cells import Number, Table
 from benchmarks.command import notes, run
 from benchmarks.throughput import yardsticks
-from benchmarks.throughput.blocks import MatrixProduct, as_documented, fitting, time_block
+from benchmarks.throughput.blocks import MatrixProduct, as_documented, time_block
 from benchmarks.throughput.measure import make_subject
 from benchmarks.throughput.table import Request
-from benchmarks.throughput.training import PILOT_STEPS, BlockContext, Subject, alternate
+from benchmarks.throughput.training import BlockContext, Subject, steps_of_a_block
 from benchmarks.throughput.yardsticks import Yardstick
 
 ROUNDS = 5  # blocks of each side with the profiler, and as many without
@@ -53,8 +53,8 @@ OPERATORS = {  # by the operator's name without its namespace and a last undersc
     RANDOM: {"normal", "uniform", "bernoulli", "random", "randperm", "exponential", "multinomial", "native_dropout"},
 }
 RANDOM_LOOPS = {"fill_words", "fill_normals"}
-MODULES = ("compiled", "compiled_layers", "compiled_mixture")  # of `bench.core`
-MARK = "compiled::"  # before the name of a loop of these modules
+MODULES = ("compiled", "compiled_layers", "compiled_mixture")  # modules of `bench.core` with compiled loops
+MARK = "compiled::"  # in the profiler, the start of the name of such a loop
 COLUMNS = ("approach", "whose", "step, ms", "with profiler, ms", *KINDS, "Python and framework", "rate of the products")
 CAPTION = (
     "Shares of a training step's time, ours and the document's, blocks of both in turn: medians over {rounds} "
@@ -70,14 +70,14 @@ CAPTION = (
 
 @dataclass
 class Profiled:
-    """One side's blocks: seconds of a step without profiler, and with it, as a whole and by kind of work."""
+    """Seconds of a step in each block of one side."""
 
-    plain: list[float] = field(default_factory=list)
-    whole: list[float] = field(default_factory=list)
-    parts: list[dict[str, float]] = field(default_factory=list)
+    plain: list[float] = field(default_factory=list)  # without profiler
+    whole: list[float] = field(default_factory=list)  # with profiler
+    parts: list[dict[str, float]] = field(default_factory=list)  # with profiler, by kind of work
 
     def add(self, seconds: float, parts: dict[str, float], n_steps: int) -> None:
-        """Take a block of `n_steps` steps with profiler."""
+        """Keep a block of `n_steps` steps with profiler."""
         self.whole.append(seconds / n_steps)
         self.parts.append({kind: part / n_steps for kind, part in parts.items()})
 
@@ -86,7 +86,7 @@ class Profiled:
         return [parts.get(kind, 0.0) / whole for parts, whole in zip(self.parts, self.whole, strict=True)]
 
     def line(self, approach: str, whose: str, rate: Number | str) -> list[str | Number]:
-        """Return the table's line; `rate` is the products' share of the machine's rate."""
+        """Return the row of the table; `rate` is the rate of the step's products over that of a large product."""
         times = [Number(1e3 * statistics.median(seconds), THREE) for seconds in (self.plain, self.whole)]
         blocks = [self.shares(kind) for kind in KINDS]
         blocks.append([1 - sum(shares) for shares in zip(*blocks, strict=True)])
@@ -94,7 +94,10 @@ class Profiled:
 
 
 def kind_of(names: Sequence[str]) -> str | None:
-    """Return the kind of work of an event from its name and its callers', innermost first; None for none of its own."""
+    """Return the kind of work of an event; None if it does no work of these kinds itself.
+
+    `names`: of the event and its callers, innermost first.
+    """
     if names[0].startswith(MARK):
         return RANDOM if names[0].removeprefix(MARK) in RANDOM_LOOPS else PASSES
     namespace, _, operator = names[0].partition("::")
@@ -107,7 +110,7 @@ def kind_of(names: Sequence[str]) -> str | None:
 
 
 def seconds_of_kinds(events: Iterable[Any]) -> dict[str, float]:
-    """Return the seconds of each kind of work: every event's own, without those that it called."""
+    """Return the seconds of each kind of work; an event counts without the events that it called."""
     found: Counter[str] = Counter()
     for event in events:
         kind = kind_of([each.name for each in _with_callers(event)])
@@ -124,7 +127,7 @@ def _with_callers(event: Any) -> Iterator[Any]:
 
 @contextmanager
 def marked_loops() -> Iterator[None]:
-    """Make the compiled loops visible to the profiler while this is open."""
+    """Make the compiled loops visible to the profiler inside the `with`."""
     modules = [loops for name in MODULES if (loops := compiled_loops(name)) is not None]
     plain = [(loops, name, each) for loops in modules for name, each in vars(loops).items() if _is_loop(each)]
     for loops, name, function in plain:
@@ -152,11 +155,8 @@ def _marked(name: str, function: Callable[..., None]) -> Callable[..., None]:
 def compare(
     subject: Subject, yardstick: Yardstick, product: MatrixProduct, rounds: int = ROUNDS, block_s: float = BLOCK_S
 ) -> tuple[Profiled, Profiled, list[float]]:
-    """Return our side, the document's, and the seconds of the large product after each of our profiled blocks."""
-    pilot = alternate(subject, yardstick, product, PILOT_STEPS, 1, rounds=1)
-    most = max(1, len(subject.train) // subject.batch_size)
-    n_ours = fitting(pilot.ours.seconds[0], PILOT_STEPS, block_s, most)
-    n_document = fitting(pilot.document.seconds[0], 1, block_s)
+    """Return our blocks, the document's, and the seconds of the large product after each of our profiled blocks."""
+    n_ours, n_document = steps_of_a_block(subject, yardstick, product, block_s)
     ours, document = Profiled(), Profiled()
     products: list[float] = []
     watch = Stopwatch(subject.device, yardstick.settle)
@@ -182,7 +182,7 @@ def compare(
     context = BlockContext(subject.seed, subject.device, n_ours, Stopwatch(subject.device, yardstick.settle), between)
     with marked_loops():
         dataclasses.replace(subject.approach, epochs=1 + 2 * rounds).fit(subject.train, subject.task, context)
-    del document.whole[0], document.parts[0]  # warmed up
+    del document.whole[0], document.parts[0]  # the first block warmed up
     return ours, document, products
 
 
@@ -198,7 +198,7 @@ def _stopped(profiler: profile) -> dict[str, float]:
 
 
 def products_rate(ours: Profiled, products: Sequence[float], step_flops: float, product_flops: float) -> float:
-    """Return the rate of our step's products over that of the large one: median of the rounds' own."""
+    """Return the rate of our step's products over the rate of the large product: median over the rounds."""
     return statistics.median(
         (step_flops / parts[PRODUCTS]) / (product_flops / seconds)
         for parts, seconds in zip(ours.parts, products, strict=True)
@@ -206,7 +206,7 @@ def products_rate(ours: Profiled, products: Sequence[float], step_flops: float, 
 
 
 def lines(name: str) -> list[list[str | Number]]:
-    """Return the table's two lines of an approach."""
+    """Return the two rows of the table for an approach."""
     subject = make_subject(Request(name))
     yardstick = yardsticks.YARDSTICKS[name](subject.train, subject.seed)
     product = MatrixProduct(subject.device)
@@ -216,12 +216,12 @@ def lines(name: str) -> list[list[str | Number]]:
 
 
 def names() -> list[str]:
-    """Return the approaches with a yardstick whose operators PyTorch's profiler sees."""
+    """Return the approaches with a yardstick that do not run on MXNet."""
     return [name for name in yardsticks.names() if "mxnet" not in manifest(name).requires]
 
 
 def table(found: Sequence[Sequence[str | Number]], load: Sequence[Reason]) -> Table:
-    """Return the table of the lines; `load` is what `OtherLoad` says of the time that they took."""
+    """Return the table of these rows; `load`: see `notes`."""
     title = "Where the time of a training step goes"
     return Table("shares", title, CAPTION.format(rounds=ROUNDS), COLUMNS, found, notes(load))
 

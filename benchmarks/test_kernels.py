@@ -1,6 +1,6 @@
-"""Our kernels through the contract alone: steps of every approach, a block of predictions, and what all of them share.
+"""Times our kernels through the contract: training steps and predictions of every approach, and shared functions.
 
-Not part of the tests: `python -m pytest benchmarks`.
+Not part of the tests; it runs by `python -m pytest benchmarks`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from benchmarks.throughput.yardsticks import names
 pytest.importorskip("pytest_benchmark")
 
 ROWS = 1024
-STEPS = {"pyro_hidden_layer": 3, "mlp": 8}  # of a kernel; the set-up of a fit is in it
+STEPS = {"pyro_hidden_layer": 3, "mlp": 8}  # steps of a fit, for some approaches; the time includes the set-up
 DRAWS, PREDICTED = 4, 500
 SEEDS, STEPS_TOGETHER = 4, 2
 

@@ -1,7 +1,7 @@
 """How often the rule of verdicts errs: python -m benchmarks.verdicts [--results DIR] [--times N].
 
-First by simulation, with reports that are one more run of normal seeds. Then on our own records: five of the seeds
-judge each of the others, which are true reports that nobody used. Prints the tables of docs/verdicts.md.
+First by simulation: seeds are normal, and a report is one more of them. Then on our own records: five seeds judge each
+of the other seeds as if it were a report, a true one. Prints the tables of docs/verdicts.md.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from bench.judge.stats.rule import ALPHA, Evidence, Verdict
 from bench.judge.stats.scales import IDENTITY, LOG, Scale, to_scale
 from bench.show.material import Material
 
-CLAIMS, EPOCHS = 12, 20  # of a simulated document, and of a simulated curve
+CLAIMS, EPOCHS = 12, 20  # claims of a simulated document, epochs of a simulated curve
 SEEDS = (5, 10, 20)
 CORRELATIONS = (0.0, 0.5, 0.9)
-LEAST = 100  # simulations; fewer say nothing of a rate of .05
+LEAST = 100  # simulations; fewer cannot measure a rate of .05
 FEW = 5  # seeds that judge the others
-ENOUGH_LEFT = 10  # seeds without which there are too few others
+ENOUGH_LEFT = 10  # seeds of a claim; with fewer, too few are left to be judged
 TITLE = "| scale | numbers | reports not used | inside 95 % | below | above |"
 
 Floats = NDArray[np.float64]
@@ -41,8 +41,7 @@ def main(words: Sequence[str] | None = None) -> int:
     parser = Parser(prog="python -m benchmarks.verdicts", description="how often the rule of verdicts errs")
     parser.add_argument("--results", type=Path, default=Path("results"), metavar="DIR")
     parser.add_argument("--times", type=count, default=2000, help="simulated documents and curves (default: 2000)")
-    arguments = parser.parse_args(words)
-    return guarded(lambda: _tables(arguments))
+    return guarded(lambda: _tables(parser.parse_args(words)))
 
 
 def _tables(arguments: argparse.Namespace) -> int:
@@ -71,7 +70,7 @@ def _source(name: str) -> np.random.Generator:
 
 
 def _rates(times: int) -> Iterator[tuple[str, list[float]]]:
-    """Give what is simulated and its rate for each number of seeds."""
+    """Yield the title of each simulation and its rate for each number of seeds."""
     for r in CORRELATIONS:
         title = f"any of {CLAIMS} true claims that correlate by {r:g} differs"
         yield title, [_any_differs(r, k, times) for k in SEEDS]
@@ -125,7 +124,7 @@ def _joint(correlation: float, k: int, shrinkage: float, times: int) -> float:
 
 
 def _half_width(k: int, level: float = LEVEL) -> float:
-    """Return that of the prediction interval of one more run, in standard deviations of k runs."""
+    """Return the half-width of the prediction interval for one more run, in standard deviations of k runs."""
     return error_half_width(prediction_error(1.0, k), k - 1, level)
 
 
@@ -144,7 +143,7 @@ def _power(k: int, times: int) -> float:
 
 
 def _by_scale(verdicts: Sequence[Verdict]) -> Iterator[tuple[str, list[tuple[Verdict, Scale]]]]:
-    """Give the claims with enough seeds by scale, and those of other scales once more as if theirs were identity."""
+    """Yield the claims with enough seeds by scale; those of log and logit again as if their scale were identity."""
     measured = [verdict for verdict in verdicts if verdict.sample.n >= ENOUGH_LEFT and not verdict.sample.gap]
     for name in ("identity", "log", "logit"):
         mine = [verdict for verdict in measured if verdict.scale.name == name]
@@ -155,7 +154,10 @@ def _by_scale(verdicts: Sequence[Verdict]) -> Iterator[tuple[str, list[tuple[Ver
 
 
 def _coverage_line(name: str, found: Sequence[tuple[Verdict, Scale]]) -> str:
-    """Return where the seeds lie that did not judge: every run of `FEW` seeds in a row judges all others."""
+    """Return the row of a scale: the shares of seeds inside, below and above the interval that other seeds give.
+
+    Each `FEW` seeds that follow each other judge all the others.
+    """
     below = above = reports = 0
     for verdict, scale in found:
         values = np.array([to_scale(scale, value) for value in verdict.sample.values])

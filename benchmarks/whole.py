@@ -1,11 +1,11 @@
-"""A whole run from an empty folder, what `plan` said of it, and its memory: python -m benchmarks.whole NEW [PART ...].
+"""Time and memory of a whole run from an empty folder, and what `plan` said: python -m benchmarks.whole NEW [PART ...].
 
-Runs `plan` and then `run`, as a user does, in a folder of NEW for each part. What is measured already is not measured
-again, so that the parts may be run on different days. Writes results/tables/whole. Needs Linux and, for an hour and a
-half, a quiet machine.
+Runs `plan` and then `run`, as a user does, in a folder of NEW for each part. A part that is measured already is not
+measured again, so that the parts may be run on different days. Writes results/tables/whole. Needs Linux and, for an
+hour and a half, a quiet machine.
 
-Imports no framework, and what makes tables at the end only: pages that the run shares with this process would count for
-less in its memory.
+This module imports no framework, and imports the code of tables only at the end: pages of memory that the run shared
+with this process would count only in part.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Part:
-    """What is run, and how long that may take."""
+    """A part of the suite that is run, and how long it may take."""
 
     title: str
     arguments: tuple[str, ...]
@@ -55,8 +55,8 @@ PARTS = {
 }
 LIMIT_GIB = 2.0
 LIMIT_PLAN = 0.3
-EVERY_S = 3.0  # between looks at the processes
-RATE = (  # in a process of its own: measured once in a process, and needs a framework
+EVERY_S = 3.0  # seconds between two readings of the memory
+RATE = (  # runs in a process of its own, because it needs a framework
     "import torch; from bench.core.timing import matmul_rate;"
     "print(matmul_rate(torch.device('cpu'), torch.get_num_threads()))"
 )
@@ -83,7 +83,7 @@ CAPTION = (
 
 
 def main() -> int:
-    """Measure what is not measured yet, write the table and print it; return the exit code."""
+    """Measure the parts that are not measured yet, write the table and print it; return the exit code."""
     parser = Parser(prog="python -m benchmarks.whole", description="A whole run from an empty folder.")
     parser.add_argument("new", type=Path, metavar="NEW", help="folder for what is run; kept")
     parser.add_argument("parts", nargs="*", metavar="PART", help=f"default: {', '.join(PARTS)}")
@@ -117,7 +117,7 @@ def _measure(given: argparse.Namespace) -> int:
 
 
 def _file(new: Path, name: str, workers: int) -> Path:
-    """Return where a part's measurement is kept; without its ending, the folder of its run."""
+    """Return the file of a part's measurement; its path without the ending is the folder of the run."""
     return new / f"{name}-{workers}.json"
 
 
@@ -130,7 +130,7 @@ def _check_machine() -> None:
 def _check_empty(folder: Path) -> None:
     check_writable(folder)
     if any(folder.iterdir()):
-        raise ConfigError(f"{folder} is not empty, and a run that goes on is no whole one; remove it")
+        raise ConfigError(f"{folder} is not empty, so the run would not be a whole one; remove it")
 
 
 def measure(name: str, folder: Path, workers: int) -> dict[str, Any]:
@@ -170,10 +170,10 @@ def _output(arguments: Sequence[str]) -> str:
 
 
 def watch(process: subprocess.Popen[bytes], every_s: float = EVERY_S) -> tuple[float, float]:
-    """Wait for a process; return the most MiB of it and its descendants together, and the seconds that we all worked.
+    """Wait for a process; return the largest memory of it and its descendants together, MiB, and their seconds of work.
 
-    Those seconds include this process's. A parent is read before its children, so that a child that ends in between is
-    missed in that look and never counted twice; the largest of all looks makes up for it.
+    The seconds include the work of this process. A parent is read before its children. So a child that ends meanwhile
+    may be missed in one reading, but is never counted twice; the largest reading makes up for that.
     """
     before_s = worked_s(os.getpid())
     memory_mib, seconds = 0.0, 0.0
@@ -187,7 +187,7 @@ def watch(process: subprocess.Popen[bytes], every_s: float = EVERY_S) -> tuple[f
 
 
 def beyond(found: Mapping[str, Any]) -> str:
-    """Return which limits a measurement is beyond."""
+    """Return the limits that a measurement exceeds, "none" if there are none."""
     wrong = {
         "time": found["elapsed_s"] > 60 * PARTS[found["part"]].limit_min,
         "memory": found["memory_mib"] > 1024 * LIMIT_GIB,

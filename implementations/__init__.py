@@ -1,1 +1,1 @@
-"""One approach is NAME.py and NAME.toml. A framework is imported only when an approach is used."""
+"""The approaches. One approach is NAME.py and NAME.toml; its framework is imported only when the approach is used."""

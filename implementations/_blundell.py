@@ -1,4 +1,4 @@
-"""Shared by the approaches after Blundell et al. 2015: the network, its rows, and the epochs of one seed.
+"""Shared by the approaches after Blundell et al. 2015: the network, and the training of one seed.
 
 Shapes: N training rows, B rows of a batch, P scalar weights.
 """
@@ -24,11 +24,11 @@ from implementations._kernels.scale_mixture import ScaleMixture
 
 @dataclass(frozen=True)
 class PaperNetwork(Approach):
-    """784-n-n-10 with ReLU, trained on batches of 128 by SGD; what all methods of the paper's Table 1 share."""
+    """784-n-n-10 with ReLU, trained on batches of 128 by SGD, as all methods of the paper's Table 1."""
 
     epochs: int = 600  # passes over the training rows
-    batch_size: int = 128  # rows of a step; the last step of an epoch takes what is left
-    learning_rate: float = 1e-3  # of the sum over a batch; the paper's grid is 1e-3, 1e-4, 1e-5
+    batch_size: int = 128  # rows of a step; the last step of an epoch takes the remaining rows
+    learning_rate: float = 1e-3  # for the loss summed over a batch; the paper's grid is 1e-3, 1e-4, 1e-5
     hidden_units: int = 400  # n of each of two hidden layers: 400, 800 or 1200
     pixel_scale: float = 255 / 126  # of pixels in [0, 1]: the paper divides bytes by 126
 
@@ -39,15 +39,15 @@ class PaperNetwork(Approach):
         return _seeds.fit_seeds(self.seeds(scaled, task, ctx), [ctx], self.epochs)[0]
 
     def rebuild(self, arrays: Mapping[str, Tensor], task: Task, seed: int) -> Posterior:
-        """Return the posterior of stored means and, of a network with noise, standard deviations."""
+        """Return the posterior of stored means and, if the network has noise, standard deviations."""
         return GaussianPosterior(self.family(task, seed), arrays["mu"], arrays.get("sigma"))
 
     @abstractmethod
     def seeds(self, train: Split, task: Task, ctx: Context) -> _seeds.Seeds:
-        """Return the network at its start, with the rows that it learns from; pixels are scaled."""
+        """Return the untrained network with its training rows; the pixels of `train` are scaled already."""
 
     def prior_of_weights(self) -> ScaleMixture:
-        """Return the prior of a weight; a network without one has no densities that ask for it."""
+        """Return the prior of each weight. A network without noise computes no densities and does not use it."""
         return ScaleMixture(1.0)
 
     def layout(self, task: Task) -> Layout:
@@ -55,16 +55,16 @@ class PaperNetwork(Approach):
         return Layout((task.n_inputs, self.hidden_units, self.hidden_units, task.n_outputs))
 
     def family(self, task: Task, seed: int) -> Family:
-        """Return what all posteriors of a seed share."""
+        """Return the properties that all posteriors of one seed share."""
         prior = self.prior_of_weights().log_density
         return Family(self.layout(task), torch.relu_, prior, log_probabilities, seed, self.pixel_scale)
 
 
 class OneSeed(_seeds.Seeds):
-    """One seed while it learns; a subclass makes the steps."""
+    """One seed in training; a subclass takes the steps."""
 
     def __init__(self, recipe: PaperNetwork, train: Split, task: Task, ctx: Context) -> None:
-        """Take the rows of `train`, whose pixels are scaled."""
+        """Take the rows of `train`, whose pixels are scaled already."""
         self.family, self.ctx = recipe.family(task, ctx.seed), ctx
         self._batch_size, self._name = recipe.batch_size, train.name
         self._rows = _seeds.TrainingRows(train, _seeds.all_rows(train), ctx.device)
@@ -80,7 +80,7 @@ class OneSeed(_seeds.Seeds):
 
     @abstractmethod
     def train(self, batches: Iterator[tuple[Tensor, Tensor]], n_batches: int, epoch: int) -> dict[str, float]:
-        """Take the steps of an epoch; return what the trace says, "train_nll" as the sum over all rows, nats."""
+        """Take the steps of an epoch; return its trace, in which "train_nll" is summed over all rows, nats."""
 
 
 class PlainSeed(OneSeed):
@@ -115,7 +115,7 @@ class PlainSeed(OneSeed):
         return nll
 
     def masks(self, x: Tensor, noise: StepNoise) -> list[Tensor]:
-        """Return factors for the inputs and for the outputs of each hidden layer; none for a plain network."""
+        """Return factors for the inputs and for the outputs of each hidden layer; [] for a plain network."""
         del x, noise
         return []
 
@@ -131,5 +131,5 @@ class PlainSeed(OneSeed):
 
 
 def initial_weights(layout: Layout, train: Split, ctx: Context) -> Tensor:
-    """Return initial weights and biases [P], uniform within 1/sqrt(n_in) of each layer; the paper names none."""
+    """Return initial weights and biases [P], uniform within +-1/sqrt(n_in) of each layer; the paper names none."""
     return _dense.linear_init(layout, ctx.generator("init")).to(ctx.device, train.x.dtype)

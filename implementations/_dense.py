@@ -12,9 +12,9 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from bench.core.errors import ConfigError, ContractViolation
+from bench.core.errors import ConfigError
 from bench.interface import Categorical, Gaussian, Marginal, Posterior, Task
-from implementations._kernels.layout import Layout
+from implementations._kernels.layout import Layout, check_masks
 
 Kind = Literal["classification", "regression"]
 Activation = Callable[[Tensor], Tensor]  # in place, returns its argument
@@ -32,10 +32,7 @@ def check_task(name: str, task: Task, kind: Kind) -> None:
 def linear_init(layout: Layout, generator: torch.Generator, half_width: float | None = None) -> Tensor:
     """Draw initial weights and biases, uniform on (-h, h), layer by layer; float32 [P] on the CPU.
 
-    Args:
-        layout: the network.
-        generator: where the numbers come from.
-        half_width: h; None for 1/sqrt(n_in) of each layer, as in `torch.nn.Linear`.
+    h is `half_width`; None for 1/sqrt(n_in) of each layer, as in `torch.nn.Linear`.
     """
     flat = torch.empty(layout.n_weights)
     for matrix, bias in layout.layers(flat):
@@ -48,7 +45,7 @@ def linear_init(layout: Layout, generator: torch.Generator, half_width: float | 
 def cross_entropy(logits: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
     """Return the mean cross-entropy of logits [B, K] in nats, and its gradient (p - onehot) / B [B, K].
 
-    Of E networks at once, E is in front of every shape and the loss is [E].
+    For E networks at once, every shape has E in front, and the loss is [E].
     """
     log_p = torch.log_softmax(logits, -1)
     picked = y.unsqueeze(-1)
@@ -59,7 +56,7 @@ def cross_entropy(logits: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def named_copy(layout: Layout, flat: Tensor) -> dict[str, Tensor]:
-    """Return a copy of every matrix [out, in] and bias [out] by name, as CPU tensors."""
+    """Return copies of all matrices [out, in] and biases [out] by name, on the CPU."""
     return {name: view.detach().to("cpu", copy=True) for name, view in layout.named(flat).items()}
 
 
@@ -74,18 +71,18 @@ def from_named(arrays: Mapping[str, Tensor]) -> tuple[Layout, Tensor]:
 
 
 def marginals(layout: Layout, flat: Tensor) -> dict[str, Marginal]:
-    """Return the marginals of a network without sigma; it uses every weight."""
+    """Return the marginals of a network without noise, which uses every weight."""
     named = named_copy(layout, flat)
     return {name: Marginal(value, None, torch.ones_like(value, dtype=torch.bool)) for name, value in named.items()}
 
 
 def masked_copy(layout: Layout, flat: Tensor, keep: Mapping[str, Tensor]) -> Tensor:
-    """Return the flat vector with zeros where keep=False; raises ContractViolation unless `keep` names every tensor."""
-    if set(keep) != set(layout.named(flat)):
-        raise ContractViolation(f"keep names {sorted(keep)}; the network has {sorted(layout.named(flat))}")
+    """Return a copy of the flat vector with zeros where keep=False; raises as `check_masks`."""
     pruned = flat.clone()
-    for name, view in layout.named(pruned).items():
-        view.masked_fill_(~keep[name].to(view.device), 0)
+    views = layout.named(pruned)
+    check_masks(keep, views)
+    for name, mask in keep.items():
+        views[name].masked_fill_(~mask.to(flat.device), 0)
     return pruned
 
 
@@ -127,7 +124,7 @@ class DensePosterior(Posterior):
         return marginals(self._layout, self._flat)
 
     def masked(self, keep: Mapping[str, Tensor]) -> DensePosterior:
-        """Return the network with exact zeros where keep=False."""
+        """Return the network with zeros where keep=False; tensors not named are kept. Raises as `check_masks`."""
         return DensePosterior(self._layout, masked_copy(self._layout, self._flat, keep), self._activation, self._kind)
 
     def mean_network(self) -> DensePosterior:

@@ -31,7 +31,7 @@ from implementations._kernels.gaussian_posterior import (
 from implementations._kernels.layout import Layout
 
 WIDTHS = (400, 400)  # units of the hidden layers
-HELD_OUT = 12  # one training row in so many is held out, where a method needs rows that it has not learnt from
+HELD_OUT = 12  # one training row in HELD_OUT is held out, if a method needs rows that it has not trained on
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Method(Approach):
     """The budget that all methods share."""
 
     epochs: int = 10  # passes over the training rows
-    batch_size: int = 128  # rows of a step; the last step of an epoch takes what is left
+    batch_size: int = 128  # rows of a step; the last step of an epoch takes the remaining rows
     learning_rate: float = 1e-3  # of Adam, in the first epoch
     learning_rate_divisor: float = 1.1  # divides the learning rate after each epoch
 
@@ -50,7 +50,7 @@ class Method(Approach):
 
 @dataclass(frozen=True)
 class GaussianMethod(Method):
-    """A method that ends in independent Gaussians over all weights."""
+    """A method whose posterior is an independent Gaussian for each weight."""
 
     noise: ClassVar[Noise] = "weights"
 
@@ -62,9 +62,9 @@ class GaussianMethod(Method):
 
 
 class Learner(ABC):
-    """What learns: its step, its state and its posterior."""
+    """A method in training: its step, its state and its posterior."""
 
-    n_orders = 1  # networks that see the rows in orders of their own; their number is in front of x and y if above 1
+    n_orders = 1  # networks, each with its own order of the rows; if more than 1, x and y have their number in front
 
     @abstractmethod
     def begin(self, epoch: int, n_steps: int) -> None:
@@ -79,11 +79,11 @@ class Learner(ABC):
         """Return the posterior as it is now; later steps do not change it."""
 
     def tensors(self) -> Mapping[str, Tensor]:
-        """Return all that steps change, by name. A learner that gives none has a `state` of its own."""
+        """Return all tensors that steps change, by name. A class that overrides `state` and `restore` needs none."""
         raise NotImplementedError(f"{type(self).__name__} gives neither `tensors` nor a `state` of its own")
 
     def state(self) -> Mapping[str, Tensor]:
-        """Return all that a resumed fit needs, as CPU copies."""
+        """Return all tensors that a resumed fit needs, as CPU copies."""
         return {name: value.detach().to("cpu", copy=True) for name, value in self.tensors().items()}
 
     def restore(self, state: Mapping[str, Tensor]) -> None:
@@ -95,8 +95,8 @@ class Learner(ABC):
 def learn(learner: Learner, recipe: Method, train: Split, ctx: Context) -> Posterior:
     """Train for the recipe's epochs; see `Approach.fit`.
 
-    Each epoch has its own order of the rows. A library that draws from PyTorch's global generator finds it at the start
-    of the epoch's own stream "noise".
+    Each epoch has its own order of the rows. PyTorch's global generator, from which some libraries draw, is seeded from
+    the epoch's stream "noise".
     """
     rows = _seeds.TrainingRows(train, _seeds.all_rows(train).expand(learner.n_orders, -1), ctx.device)
     found, done = ctx.restore(), 0
@@ -116,7 +116,7 @@ def learn(learner: Learner, recipe: Method, train: Split, ctx: Context) -> Poste
 
 
 def member(index: int) -> tuple[int, ...]:
-    """Return what names the streams of network `index`; those of network 0 are named as the streams of `mlp`."""
+    """Return the last part of the names of a network's streams; () for network 0, which has the streams of `mlp`."""
     return (index,) if index else ()
 
 
@@ -143,9 +143,9 @@ def initial(task: Task, ctx: Context, index: int = 0) -> Tensor:
 
 
 class PlainNetworks(Learner):
-    """M plain networks that learn together by Adam, each from its own first weights and in its own order of the rows.
+    """M plain networks trained together by Adam, each from its own first weights and in its own order of the rows.
 
-    Network 0 is that of `mlp corrected`, where it gets all training rows.
+    If it gets all training rows, network 0 is the network of `mlp corrected`.
     """
 
     def __init__(self, recipe: Method, task: Task, ctx: Context, n_networks: int = 1) -> None:
@@ -169,7 +169,7 @@ class PlainNetworks(Learner):
         return self.training.flat.detach().view(self.n_orders, -1).to("cpu", copy=True)
 
     def posterior(self) -> Posterior:
-        """Return the networks as the draws of a posterior; one alone as a deterministic network."""
+        """Return a posterior whose draws are the networks; a single network is a deterministic posterior."""
         if self.n_orders == 1:
             return plain(self.layout, self.weights()[0])
         return NetworkSet(self.layout, self.weights())
@@ -200,12 +200,12 @@ def plain(layout: Layout, flat: Tensor) -> _dense.DensePosterior:
 
 
 class StoredPosterior(Posterior):
-    """A posterior over the weights of the shared layout that is made of some arrays."""
+    """A posterior over the weights of the shared network that is stored as some arrays."""
 
     noise: Noise = "weights"
 
     def __init__(self, layout: Layout, arrays: Mapping[str, Tensor], seed: int = 0) -> None:
-        """Keep the arrays, which the caller must not change afterwards, and the seed of what is drawn."""
+        """Keep the arrays, which the caller must not change afterwards, and the seed of the draws."""
         self.layout, self.kept, self.seed = layout, dict(arrays), seed
 
     def arrays(self) -> Mapping[str, Tensor]:
@@ -214,7 +214,7 @@ class StoredPosterior(Posterior):
 
 
 class DrawnNetworks(StoredPosterior):
-    """A posterior each draw of which is one network."""
+    """A posterior of which each draw is one network."""
 
     @abstractmethod
     def network(self, draw: int) -> Tensor:
@@ -244,14 +244,14 @@ class NetworkSet(DrawnNetworks):
 
 
 class Visits:
-    """Says after which steps of an epoch the weights are kept: a few times, evenly."""
+    """Decides after which steps of an epoch the weights are kept: a few times, at equal distances."""
 
     def __init__(self, per_epoch: int) -> None:
         """Keep `per_epoch` times an epoch, or after every step of a shorter one."""
         self._per_epoch, self._n_steps, self._taken = per_epoch, 0, 0
 
     def begin(self, n_steps: int) -> None:
-        """Begin an epoch of so many steps; 0: nothing is kept in it."""
+        """Begin an epoch of `n_steps` steps; with 0, nothing is kept in it."""
         self._n_steps, self._taken = n_steps, 0
 
     def is_due(self) -> bool:
@@ -262,13 +262,13 @@ class Visits:
 
 
 class ModuleLearner(Learner):
-    """A module of PyTorch that learns by Adam; a method says what the loss of a batch is and what the posterior."""
+    """A module of PyTorch trained by Adam; a subclass defines the loss of a batch and the posterior."""
 
     def __init__(self, recipe: Method, net: nn.Module, ctx: Context) -> None:
         """Move the module to the fit's device."""
         self.recipe, self.net, self.seed = recipe, net.to(ctx.device), ctx.seed
         self._adam = torch.optim.Adam(net.parameters(), recipe.learning_rate, fused=True)
-        for parameter in net.parameters():  # as the first step would make them, so that `restore` finds them
+        for parameter in net.parameters():  # the first step would make these moments; `restore` may come before it
             zeros = {name: torch.zeros_like(parameter) for name in ("exp_avg", "exp_avg_sq")}
             self._adam.state[parameter] = {"step": parameter.new_zeros(()), **zeros}
 

@@ -1,4 +1,4 @@
-"""The MXNet side of mxnet_bbb: its import on today's NumPy, tensors handed over without a copy, and the training step.
+"""The MXNet side of mxnet_bbb: MXNet's import on today's NumPy, conversions without a copy, and the training step.
 
 Raises MissingFramework on import if MXNet is not installed or does not import.
 Shapes: B rows, K classes, P scalar weights.
@@ -73,9 +73,9 @@ def to_ndarray(tensor: Tensor) -> Any:
 
 
 def to_tensor(array: Any) -> Tensor:
-    """Return a tensor on the memory of an NDArray, once all pending writes to it are done.
+    """Wait for all pending writes to an NDArray, and return a tensor on its memory.
 
-    Clone it before MXNet writes to the array again.
+    Clone the tensor before MXNet writes to the array again.
     """
     return dlpack.from_dlpack(array.to_dlpack_for_read())
 
@@ -191,7 +191,7 @@ def accurate_sum(array: Any, ones: Any) -> Any:
 
 
 def _subtract_scaled(target: Any, source: Any, scale: float) -> None:
-    """Compute target -= scale * source in one pass, for which MXNet's only operator is that of SGD."""
+    """Compute target -= scale * source in one pass; MXNet's only operator for that is its step of SGD."""
     nd.sgd_update(target, source, lr=scale, wd=0.0, out=target)
 
 

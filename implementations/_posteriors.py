@@ -11,7 +11,7 @@ from torch import Tensor
 
 from implementations._kernels.layout import Layout, affine
 
-with warnings.catch_warnings():  # of what the library imports
+with warnings.catch_warnings():  # modules that the library imports give these warnings
     warnings.filterwarnings("ignore", message="The Tensor default of the field", category=FutureWarning)
     warnings.filterwarnings("ignore", message=r"`torch.jit.script.* is deprecated", category=DeprecationWarning)
     import posteriors as library

@@ -21,8 +21,8 @@ from pyro.optim import PyroOptim
 from torch import Tensor
 from torch.optim import Optimizer
 
-from bench.core.errors import ContractViolation, check_known
 from bench.interface import Split
+from implementations._kernels.layout import check_masks
 
 
 @contextmanager
@@ -40,7 +40,7 @@ def isolated(device: torch.device) -> Iterator[None]:
         pyro.get_param_store().scope(),
         warnings.catch_warnings(),
     ):
-        # A loss that is not a number is reported once, by the harness, as a diverged fit.
+        # The harness reports a loss that is not a number, once, as a diverged fit.
         warnings.filterwarnings("ignore", message="Encountered NaN", category=UserWarning)
         yield
 
@@ -58,10 +58,10 @@ def _keep_freed_memory() -> None:
 
 
 class OneOptimiser(PyroOptim):
-    """Pyro's optimiser with one PyTorch optimiser for all parameters; Pyro's own makes, and calls, one for each.
+    """A Pyro optimiser with one PyTorch optimiser for all parameters; Pyro's own has one for each parameter.
 
-    It drops the gradients after its step; else `SVI.step` fills them with zeros to be added to. The parameters must be
-    the same in every step.
+    After its step it sets the gradients to None. Otherwise `SVI.step` would fill them with zeros, and the next backward
+    pass would add to these. The parameters must be the same in every step.
     """
 
     def __init__(self, constructor: type[Optimizer], arguments: dict[str, Any]) -> None:
@@ -76,7 +76,7 @@ class OneOptimiser(PyroOptim):
 
     @property
     def optimiser(self) -> Optimizer:
-        """The PyTorch optimiser, of all parameters that Pyro's store holds when it is first asked for."""
+        """The PyTorch optimiser, made at the first use for all parameters that Pyro's store then holds."""
         if self._optimiser is None:
             parameters = [value for _, value in pyro.get_param_store().named_parameters()]
             self._optimiser = self.pt_optim_constructor(parameters, **self.pt_optim_args)
@@ -125,13 +125,9 @@ def _copy(value: Tensor) -> Tensor:
 def minibatches(
     train: Split, batch_size: int, generator: torch.Generator | None, limit: int | None
 ) -> Iterator[tuple[Tensor, Tensor]]:
-    """Yield (images [B, n_inputs], labels [B]) of one epoch, the last batch shorter; in file order without a generator.
+    """Yield (images [B, n_inputs], labels [B]) of one epoch, at most `limit` batches; the last may be shorter.
 
-    Args:
-        train: the training rows.
-        batch_size: rows of a batch.
-        generator: at the start of the epoch's shuffling stream, or None.
-        limit: batches after which the epoch is cut short, or None.
+    `generator` draws the order of the rows; None keeps the order of the file.
     """
     order = None if generator is None else torch.randperm(len(train), generator=generator).to(train.x.device)
     for start in range(0, len(train), batch_size)[:limit]:
@@ -144,15 +140,9 @@ def masked_arrays(arrays: Mapping[str, Tensor], keep: Mapping[str, Tensor]) -> d
     """Return arrays TENSOR/mean and TENSOR/std with zeros where keep[TENSOR] is False; tensors not named are kept.
 
     Raises:
-        ConfigError: a name that is not a tensor.
-        ContractViolation: a mask of another shape than its tensor.
+        ConfigError, ContractViolation: as `check_masks`.
     """
-    names = {key.rpartition("/")[0] for key in arrays}
-    for name, mask in keep.items():
-        check_known("parameter tensor", names, name)
-        shape = arrays[f"{name}/mean"].shape
-        if mask.shape != shape:
-            raise ContractViolation(f"mask of '{name}' has shape {list(mask.shape)}; the tensor has {list(shape)}")
+    check_masks(keep, {key.rpartition("/")[0]: value for key, value in arrays.items()})
     masked = {}
     for key, value in arrays.items():
         kept = keep.get(key.rpartition("/")[0])

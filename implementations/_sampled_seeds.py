@@ -1,4 +1,4 @@
-"""Seeds of Bayes by Backprop that learn together: one sampled network, one Adam, one posterior a seed."""
+"""Seeds of Bayes by Backprop that train together: one sampled network, one Adam, and a posterior for each seed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class SampledSeeds(_seeds.Seeds):
     """Seeds that train one sampled network. A subclass says which rows they see, and in which order."""
 
     def __init__(self, network: SampledMlp, learning_rate: float, families: Sequence[Family]) -> None:
-        """Train `network` as it stands with Adam; `families` are those of the posteriors, one a seed."""
+        """Train `network` from its present parameters by Adam; `families`: one for the posterior of each seed."""
         self.network = network
         self.adam = FlatAdam(network.parameters, network.gradient, learning_rate, network.of_seed)
         self._families = families
@@ -27,7 +27,7 @@ class SampledSeeds(_seeds.Seeds):
     def posterior(self, index: int) -> Posterior:
         """See `_seeds.Seeds`."""
         mu, rho = (self.network.of_seed(vector, index) for vector in (self.network.mu, self.network.rho))
-        # .to with copy: the parameters go on changing in place
+        # a copy, because training goes on and changes the parameters in place
         return GaussianPosterior(self._families[index], mu.to("cpu", copy=True), sigma_of(rho).cpu())
 
     def state(self, index: int) -> _seeds.State:

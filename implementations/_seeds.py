@@ -1,4 +1,4 @@
-"""Fits of several seeds in one computation: the rows of each seed, and its reports.
+"""Trains several seeds of an approach in one computation.
 
 Shapes: E seeds, N training rows, B rows of a batch, P scalar weights. Seeds that train together are one network with E
 in front of every shape. One seed alone does not have this dimension, so that a single fit runs the plain code.
@@ -22,7 +22,7 @@ State = Mapping[str, Tensor]
 
 
 class Seeds(ABC):
-    """Seeds of one approach that make every step together; an index 0 <= i < E names a seed."""
+    """Seeds of one approach that take every step together; an index 0 <= i < E names a seed."""
 
     @abstractmethod
     def restore(self, states: Sequence[State]) -> None:
@@ -30,7 +30,7 @@ class Seeds(ABC):
 
     @abstractmethod
     def epoch(self, epoch: int) -> list[dict[str, float]]:
-        """Train for one epoch; return what each seed's document prints."""
+        """Train for one epoch; return the trace of each seed, the numbers that its document prints."""
 
     @abstractmethod
     def posterior(self, index: int) -> Posterior:
@@ -38,7 +38,7 @@ class Seeds(ABC):
 
     @abstractmethod
     def state(self, index: int) -> State:
-        """Return all that one seed needs to go on, as CPU copies; the same whether it trained alone or not."""
+        """Return all that one seed needs to go on, as CPU copies; equal to the state of a seed that trained alone."""
 
 
 def fit_seeds(seeds: Seeds, contexts: Sequence[Context], epochs: int) -> list[Posterior]:
@@ -60,7 +60,7 @@ def stacked(values: Sequence[Tensor]) -> Tensor:
 
 
 class TrainingRows:
-    """The rows that the seeds of a group learn from, on their device, batch by batch."""
+    """The training rows of each seed, on their device, in batches."""
 
     def __init__(self, train: Split, rows: Tensor, device: torch.device) -> None:
         """Seed e learns from `train.select(rows[e])`, rows int64 [E, N]."""
@@ -79,7 +79,7 @@ class TrainingRows:
         self._order = torch.stack(orders).to(self._x.device)
 
     def batches(self, size: int, n_steps: int | None) -> list[slice]:
-        """Return where the batches of an epoch lie, the last one shorter; `n_steps` cuts the epoch."""
+        """Return the slices of an epoch's batches; the last one is shorter. `n_steps` cuts the epoch."""
         return [slice(start, start + size) for start in range(0, len(self), size)[:n_steps]]
 
     def take(self, where: slice) -> tuple[Tensor, Tensor]:

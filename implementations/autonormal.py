@@ -42,7 +42,7 @@ class AutoNormalMlp(_methods.GaussianMethod):
 
 
 class Guided(_methods.Learner):
-    """Model and guide while they learn, in Pyro's store of parameters."""
+    """Model and guide in training; their parameters are in Pyro's store."""
 
     def __init__(self, recipe: AutoNormalMlp, task: Task, ctx: Context) -> None:
         """Draw the first means."""
@@ -53,7 +53,7 @@ class Guided(_methods.Learner):
         self._guide = AutoNormal(self._model, init_loc_fn=start, init_scale=recipe.sigma_start)
         self._adam = _pyro.adam(recipe.learning_rate)
         self._svi = SVI(self._model, self._guide, self._adam, TraceMeanField_ELBO())
-        torch.manual_seed(ctx.stream("init"))  # of Pyro's first pass, which makes the parameters
+        torch.manual_seed(ctx.stream("init"))  # Pyro's first pass, which makes the parameters, draws numbers
         self._guide(torch.zeros(1, task.n_inputs, device=ctx.device), torch.zeros(1, dtype=torch.int64))
 
     def _model(self, x: Tensor, y: Tensor) -> None:

@@ -37,7 +37,7 @@ class BayesianTorchMlp(_methods.GaussianMethod):
 
 
 class Reparameterised(_methods.ModuleLearner):
-    """The library's layers while they learn."""
+    """The library's layers in training."""
 
     def __init__(self, recipe: BayesianTorchMlp, task: Task, ctx: Context) -> None:
         """Draw the first means and rhos as the library does."""

@@ -7,8 +7,8 @@ variant for the other readings.
 Objective (nats, batch i of M, mean over the draws w ~ q of a step)
     pi_i (log q(w) - log p(w)) - sum log p(y | x, w)         pi_i = 1 / M, or 2^(M - i) / (2^M - 1)
 Target
-    the mean-field posterior under p, a mixture of two Gaussians around zero or one Gaussian, at temperature 1; for
-    the second pi_i the first batches of an epoch pay nearly all of the KL, and their noise is that of one draw.
+    the mean-field posterior under p, a mixture of two Gaussians around zero or one Gaussian, at temperature 1. With
+    the second pi_i, the first batches of an epoch get nearly all of the KL, each estimated from its own few draws.
 The gradient is written out and not taken by autograd, which changes rounding only.
 
 Cost: `_kernels.mixture_mlp`, 6 vectors of P numbers, P = 478,410 at n = 400 and 2,395,210 at n = 1200.
@@ -53,7 +53,7 @@ class BlundellBbb(_blundell.PaperNetwork):
     mixture_wide_std: float = 1.0  # sigma1 = e^-0; the grid of -log sigma1 is 0, 1, 2
     mixture_narrow_std: float = 0.0009118819655545162  # sigma2 = e^-7; the grid of -log sigma2 is 6, 7, 8
     prior_std: float = 1.0  # of the Gaussian prior
-    optimiser: str = "sgd"  # or "adam", whose rate is its own
+    optimiser: str = "sgd"  # or "adam", which needs another learning rate
     likelihood: str = "sum"  # or "mean", over the batch; the KL keeps its weight, so that it counts B times as much
     kl_weights: str = "equal"  # 1/M, or "halving": 2^(M-i) / (2^M - 1)
     samples: int = 1  # draws a step; the grid is 1, 2, 5, 10
@@ -82,7 +82,7 @@ class BlundellBbb(_blundell.PaperNetwork):
 
 
 class BbbSeed(_blundell.OneSeed):
-    """One seed while it learns."""
+    """One seed in training."""
 
     def __init__(self, recipe: BlundellBbb, train: Split, task: Task, ctx: Context) -> None:
         """Draw the initial means."""

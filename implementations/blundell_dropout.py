@@ -47,7 +47,7 @@ class BlundellDropout(_blundell.PaperNetwork):
 
 
 class DropoutSeed(_blundell.PlainSeed):
-    """One seed while it learns, with new masks for every row of every step."""
+    """One seed in training, with new masks for every row of every step."""
 
     def __init__(self, recipe: BlundellDropout, train: Split, task: Task, ctx: Context) -> None:
         """Draw the initial weights."""

@@ -54,7 +54,7 @@ class DropoutFcn(Approach):
     loss: str = "bce_on_log_probs"  # or "cross_entropy"
     learning_rate: float = 0.1  # of SGD
     momentum: float = 0.95  # of SGD, without Nesterov's change
-    batch_size: int = 128  # rows of a step; the last step of an epoch takes what is left
+    batch_size: int = 128  # rows of a step; the last step of an epoch takes the remaining rows
     shuffle: bool = False  # a new order of the rows in every epoch
 
     def __post_init__(self) -> None:
@@ -115,12 +115,12 @@ class DropoutPosterior(Posterior):
         return _dense.marginals(self._layout, self._flat)
 
     def masked(self, keep: Mapping[str, Tensor]) -> DropoutPosterior:
-        """Return the posterior with exact zeros where keep=False and the same dropout."""
+        """Return the posterior with zeros where keep=False and the same dropout; see `DensePosterior.masked`."""
         pruned = _dense.masked_copy(self._layout, self._flat, keep)
         return DropoutPosterior(self._layout, pruned, self._masks, self._negative_slope, self._seed)
 
     def mean_network(self) -> Posterior:
-        """Return the network with dropout off, what `eval()` would have given."""
+        """Return the network with dropout off, as PyTorch's `eval()` turns it off."""
         slope = self._negative_slope
         return _dense.DensePosterior(
             self._layout, self._flat, lambda z: torch.nn.functional.leaky_relu_(z, slope), "classification"
@@ -129,7 +129,7 @@ class DropoutPosterior(Posterior):
 
 @dataclass(frozen=True)
 class Masks:
-    """How the dropout masks of one row are read from its random 64-bit words."""
+    """Reads the dropout masks of a row from its random 64-bit words."""
 
     widths: tuple[int, ...]  # units of the input and of each hidden layer
     rates: tuple[float, ...]  # probability of dropping a unit of each
@@ -153,7 +153,7 @@ class Masks:
         return sum(map(_words, self.widths, self.rates))
 
     def random_words(self, n_rows: int, source: StepNoise) -> Tensor:
-        """Draw the words of `n_rows` rows, int64 [n_rows, n_words], where the masks lie."""
+        """Draw the words of `n_rows` rows, int64 [n_rows, n_words], on the device of the masks."""
         return source.words_(torch.empty(n_rows, self.n_words, dtype=torch.int64, device=self.table.device))
 
     def layers(self, words: Tensor) -> list[Tensor]:
@@ -182,7 +182,7 @@ def _words(width: int, rate: float) -> int:
 def forward(
     x: Tensor, layers: list[tuple[Tensor, Tensor]], masks: list[Tensor], negative_slope: float
 ) -> tuple[list[Tensor], Tensor]:
-    """Return the input of every layer, dropout applied, and the logits [B, K]; of E networks with E in front."""
+    """Return the input of every layer after dropout, and the logits [B, K]; for E networks, with E in front."""
     inputs = [x * masks[0]]
     *hidden, (matrix, bias) = layers
     for (hidden_matrix, hidden_bias), mask in zip(hidden, masks[1:], strict=True):
@@ -194,7 +194,7 @@ def forward(
 def bce_on_log_probs(logits: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
     """Return the published loss of logits [B, K] and its gradient [B, K]; derivation at the top of this file.
 
-    Of E networks at once, E is in front of every shape and the loss is [E].
+    For E networks at once, every shape has E in front, and the loss is [E].
     """
     log_p = torch.log_softmax(logits, -1)
     p = log_p.exp()
@@ -211,7 +211,7 @@ LOSSES: dict[str, Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]] = {
 
 
 class Seeds(_seeds.Seeds):
-    """Seeds that learn together: their rows, their masks and one training step for all."""
+    """Seeds that train together."""
 
     def __init__(self, recipe: DropoutFcn, train: Split, rows: Tensor, task: Task, contexts: Sequence[Context]) -> None:
         """Draw the initial weights of every seed; see `Approach.fit_many`."""
@@ -255,9 +255,9 @@ class Seeds(_seeds.Seeds):
 
 
 class Training:
-    """The network while it learns: weights, momentum, and one step of SGD without autograd.
+    """The network in training: weights, momentum, and one step of SGD without autograd.
 
-    With weights [E, P] it is E networks, and E is in front of every shape below.
+    With weights [E, P], E networks train at once, and every shape below has E in front.
     """
 
     def __init__(self, recipe: DropoutFcn, layout: Layout, flat: Tensor) -> None:

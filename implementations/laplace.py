@@ -31,13 +31,13 @@ from implementations import _dense, _methods
 from implementations._kernels.layout import Layout, linearised
 
 make_importable()  # laplace-torch imports torchmetrics, which imports torchvision where it is installed
-with warnings.catch_warnings():  # of what the library imports
+with warnings.catch_warnings():  # modules that the library imports give this warning
     warnings.filterwarnings("ignore", message="`torch.jit.script", category=DeprecationWarning)
     from laplace import Laplace
     from laplace.utils.matrix import Kron
 
 PRIORS = {"last_layer": "scalar", "all": "layerwise"}  # the prior precisions to fit: one, or one a parameter tensor
-ROWS_OF_CURVATURE = 1000  # of a batch of the pass for the curvature
+ROWS_OF_CURVATURE = 1000  # rows of a batch when the curvature is computed
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class LaplaceNetwork(_methods.Method):
 
 
 class Curved(_methods.PlainNetworks):
-    """A network that learns, and the rows of its curvature."""
+    """A plain network in training, and the rows from which its curvature is computed."""
 
     def __init__(self, recipe: LaplaceNetwork, task: Task, ctx: Context, train: Split) -> None:
         """Draw the first weights."""
@@ -75,7 +75,8 @@ class Curved(_methods.PlainNetworks):
         """Return the Gaussian around the network as it is now."""
         flat = self.weights()[0]
         found = Laplace(_methods.module_of(self.layout, flat), "classification", self._drawn, "kron")
-        found.fit(DataLoader(self._rows, ROWS_OF_CURVATURE, generator=torch.Generator()))  # spares the global generator
+        # With a generator of its own, the loader does not draw from the global one.
+        found.fit(DataLoader(self._rows, ROWS_OF_CURVATURE, generator=torch.Generator()))
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="By default `link_approx` is `probit`")
             found.optimize_prior_precision(pred_type="glm", method="marglik", prior_structure=PRIORS[self._drawn])
@@ -87,13 +88,13 @@ class Curved(_methods.PlainNetworks):
 
 
 class LaplacePosterior(_methods.StoredPosterior):
-    """The network, and the precision of the last of its weights."""
+    """The network, and the posterior precision of its drawn weights: those of the last layer, or all."""
 
     def __init__(self, layout: Layout, arrays: Mapping[str, Tensor], seed: int) -> None:
         """Keep the arrays, which the caller must not change afterwards.
 
-        Of the last tensors, `prior` has the prior precisions and `factors` the curvature in Kronecker factors. Their
-        eigenvectors are not kept, because rounding decides the directions of those with equal eigenvalues.
+        `prior` has the prior precisions of the drawn tensors, `factors` their curvature in Kronecker factors. The
+        factors' eigenvectors are not kept, because rounding decides the directions of those with equal eigenvalues.
         """
         super().__init__(layout, arrays, seed)
         groups = [_methods.part_of(arrays, f"factors/{index}") for index in range(len(arrays["prior"]))]

@@ -78,7 +78,7 @@ class LinearBbb(Approach):
         return Family(self._layout(task), torch.sigmoid_, prior, log_probabilities, seed)
 
     def network(self, task: Task, *contexts: Context, dtype: torch.dtype = torch.float32) -> SampledMlp:
-        """Return the network of the contexts' seeds as it starts."""
+        """Return the untrained network of the contexts' seeds."""
         # N / 128 = 468.75 as in the document, although an epoch has 469 batches.
         n_batches = task.n_train / self.batch_size
         objective = Objective(self.prior_std, n_batches, self.detach_mu, categorical_nll)
@@ -93,7 +93,7 @@ class LinearBbb(Approach):
 
 
 class Seeds(SampledSeeds):
-    """Seeds that learn together: their rows, their noise and one training step for all."""
+    """Seeds that train together."""
 
     def __init__(self, recipe: LinearBbb, train: Split, rows: Tensor, task: Task, contexts: Sequence[Context]) -> None:
         """Draw the initial means of every seed; see `Approach.fit_many`."""

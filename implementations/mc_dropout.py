@@ -52,7 +52,7 @@ class McDropout(_methods.Method):
 
 
 class Dropping(_methods.Learner):
-    """The network while it learns."""
+    """The network in training."""
 
     def __init__(self, recipe: McDropout, task: Task, ctx: Context) -> None:
         """Draw the first weights."""

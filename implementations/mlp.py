@@ -42,7 +42,7 @@ class Mlp(Approach):
     initial_half_width: float | None = None  # weights and biases start in U(-h, h); None: nn.Linear's 1/sqrt(n_in)
     learning_rate: float = 1e-3  # of Adam, in the first epoch
     learning_rate_divisor: float = 1.0  # divides the learning rate after each epoch
-    batch_size: int = 128  # rows of a step; the last step of an epoch takes what is left
+    batch_size: int = 128  # rows of a step; the last step of an epoch takes the remaining rows
 
     def __post_init__(self) -> None:
         """Raise ConfigError on an unknown activation."""
@@ -64,7 +64,7 @@ class Mlp(Approach):
 
 
 class Seeds(_seeds.Seeds):
-    """Seeds that learn together: their rows, their orders and one training step for all."""
+    """Seeds that train together."""
 
     def __init__(self, recipe: Mlp, train: Split, rows: Tensor, task: Task, contexts: Sequence[Context]) -> None:
         """Draw the initial weights of every seed; see `Approach.fit_many`."""
@@ -97,9 +97,9 @@ class Seeds(_seeds.Seeds):
 
 
 class Training:
-    """The network while it learns: weights, gradient, and one step of Adam without autograd.
+    """The network in training: weights, gradient, and one step of Adam without autograd.
 
-    With weights [E, P] it is E networks, and E is in front of every shape below.
+    With weights [E, P], E networks train at once, and every shape below has E in front.
     """
 
     def __init__(self, recipe: Mlp, layout: Layout, flat: Tensor) -> None:
@@ -140,7 +140,7 @@ class Training:
         return _dense.DensePosterior(self._layout, flat, self._activation, "classification")
 
 
-# gradient at a layer's output and that output -> gradient before its activation
+# (gradient at a layer's output, that output) -> gradient before the activation
 BACKWARD: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
     "relu": lambda delta, output: torch.ops.aten.threshold_backward(delta, output, 0),
     "sigmoid": torch.ops.aten.sigmoid_backward,

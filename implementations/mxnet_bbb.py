@@ -101,7 +101,7 @@ class MxnetBbb(Approach):
             order = torch.randperm(len(train), generator=ctx.generator("shuffle", epoch))
             for batch in torch.split(order, self.batch_size)[: ctx.steps_per_epoch]:
                 rows = to_ndarray(batch)
-                # MXNet is still at work on the step before while PyTorch draws this one's noise
+                # MXNet still works on the previous step while PyTorch draws the noise of this one
                 noise.normal_(generator=source)
                 step(mx.nd.take(pixels, rows) * self.pixel_scale, mx.nd.take(labels, rows), noise)
             average = moving_average(average, step.losses(), self.smoothing)
@@ -135,7 +135,7 @@ class MxnetBbb(Approach):
 
 
 def moving_average(average: float | None, losses: Sequence[float], smoothing: float) -> float:
-    """Return the average after more losses (at least one); without an average it starts at the first of them."""
+    """Return the moving average after more losses (at least one); None starts it at the first loss."""
     value = losses[0] if average is None else average
     for loss in losses[1:] if average is None else losses:
         value = (1 - smoothing) * value + smoothing * loss

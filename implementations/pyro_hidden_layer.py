@@ -165,9 +165,9 @@ class HiddenLayerPosterior(Posterior):
         return HiddenLayerPosterior(means, self._seed)
 
     def per_row(self) -> Posterior:
-        """Return the same weights, drawn as networks but for the first layer: one product a layer in place of two.
+        """Return a posterior that draws the weights of all layers but the first: one product a layer instead of two.
 
-        For one row, a layer's pre-activations given the layer before are the same independent Gaussians either way.
+        For one row, both ways give a layer's pre-activations the same distribution, given the layer before.
         """
         if not self._std:
             return self
@@ -210,7 +210,7 @@ class _Network:
         self.n_classes = task.n_outputs
         self.estimator = TraceMeanField_ELBO() if recipe.kl_sign == -1 else Trace_ELBO()
         self.weights: dict[str, Weights] = {}
-        self.normals: Callable[[Tensor], Tensor] = Tensor.normal_  # each epoch brings its own
+        self.normals: Callable[[Tensor], Tensor] = Tensor.normal_  # each epoch sets its own source of noise
         hidden = recipe.n_hidden
         self.shapes = [
             (task.n_inputs, hidden),

@@ -95,7 +95,7 @@ class PyroRandomModule(Approach):
         return GaussianPosterior(self.family(task, seed), arrays["mu"], arrays.get("sigma"))
 
     def family(self, task: Task, seed: int) -> Family:
-        """Return what the posteriors of one fit have in common."""
+        """Return the properties that all posteriors of one fit share."""
         layout = Layout((task.n_inputs, self.n_hidden, task.n_outputs))
         prior = partial(gaussian_log_prior, 1.0)
         return Family(layout, torch.relu_, prior, log_probabilities, seed, names=LAYERS)
@@ -107,7 +107,7 @@ class _Network:
     def __init__(self, recipe: PyroRandomModule, task: Task, ctx: Context) -> None:
         batches = math.ceil(task.n_train / recipe.batch_size)
         self.kl_weight = 1 / batches if recipe.divide_kl else 1.0
-        self.normals: Callable[[Tensor], Tensor] = Tensor.normal_  # each epoch brings its own
+        self.normals: Callable[[Tensor], Tensor] = Tensor.normal_  # each epoch sets its own source of noise
         self.family = partial(recipe.family, task)
         self.net = _Net(task.n_inputs, recipe.n_hidden, task.n_outputs)
         self.prior = {name: StandardNormalWeights(weight.shape) for name, weight in self.net.named_parameters()}
@@ -141,7 +141,7 @@ class _Network:
 
 
 class _Net(nn.Module):
-    """The network without numbers in its weights; `pyro.random_module` puts drawn weights into a copy of it."""
+    """The network without values in its weights; `pyro.random_module` puts drawn weights into a copy of it."""
 
     def __init__(self, n_inputs: int, n_hidden: int, n_outputs: int) -> None:
         super().__init__()
@@ -152,8 +152,8 @@ class _Net(nn.Module):
         return self.out(torch.relu(self.fc1(x)))
 
     def __deepcopy__(self, memo: dict[int, Any]) -> _Net:
-        # `pyro.random_module` copies the network in the guide and in the model of every step, and puts drawn weights
-        # into the copy. To copy only the layers is enough, and takes a tenth of the time.
+        # `pyro.random_module` copies the network twice in every step, for the guide and for the model. To copy only
+        # the layers is enough, and takes a tenth of the time.
         twin = copy.copy(self)
         layers = {name: copy.copy(layer) for name, layer in self.named_children()}
         for layer in layers.values():

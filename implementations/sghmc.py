@@ -49,7 +49,7 @@ class Sghmc(_methods.Method):
 
 
 class Walk(_methods.Learner):
-    """The walk as it goes on."""
+    """The random walk in progress."""
 
     def __init__(self, recipe: Sghmc, task: Task, ctx: Context) -> None:
         """Draw the first weights; the first momenta are zero."""
@@ -77,7 +77,7 @@ class Walk(_methods.Learner):
         return -log_posterior_per_row
 
     def posterior(self) -> Posterior:
-        """Return the kept networks; before the first, the network where the walk is."""
+        """Return the kept networks; if none is kept yet, the network at which the walk is."""
         kept = self._kept or [self._state.params.to("cpu", copy=True)]
         return _methods.NetworkSet(self._layout, torch.stack(kept))
 

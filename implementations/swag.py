@@ -29,15 +29,15 @@ from implementations import _methods
 
 @dataclass(frozen=True)
 class Swag(_methods.Method):
-    """Training of the network, and the visited weights."""
+    """Training of the network: Adam first, then SGD that visits weights."""
 
     noise: ClassVar[Noise] = "weights"
 
-    swag_epochs: int = 4  # last epochs, which take steps of SGD
+    swag_epochs: int = 4  # number of last epochs, which take steps of SGD
     swag_rate: float = 0.05  # of SGD
     momentum: float = 0.9  # of SGD
     kept_per_epoch: int = 5  # times that weights are kept
-    rank: int = 20  # deviations at most, the last ones
+    rank: int = 20  # K, the number of last deviations that are kept
 
     def fit(self, train: Split, task: Task, ctx: Context) -> Posterior:
         """Train; the trace holds the mean of the batch losses."""
@@ -49,7 +49,7 @@ class Swag(_methods.Method):
 
 
 class Visiting(_methods.PlainNetworks):
-    """A plain network that learns, then wanders; `moments` are of the weights kept so far."""
+    """A plain network that Adam trains first and SGD then moves; `_moments` belong to the weights kept so far."""
 
     def __init__(self, recipe: Swag, task: Task, ctx: Context) -> None:
         """Draw the first weights."""
@@ -62,12 +62,12 @@ class Visiting(_methods.PlainNetworks):
     def begin(self, epoch: int, n_steps: int) -> None:
         """See `_methods.Learner`."""
         super().begin(epoch, n_steps)
-        self._wanders = epoch > self._swag.epochs - self._swag.swag_epochs
+        self._by_sgd = epoch > self._swag.epochs - self._swag.swag_epochs
         self._visits.begin(n_steps)
 
     def step(self, x: Tensor, y: Tensor) -> Tensor:
         """See `_methods.Learner`."""
-        if not self._wanders:
+        if not self._by_sgd:
             return super().step(x, y)
         loss = self.training.differentiate(x, y)
         velocity = self._moments["velocity"].mul_(self._swag.momentum).add_(self.training.gradient)
@@ -85,7 +85,7 @@ class Visiting(_methods.PlainNetworks):
         torch.sub(flat, kept["mean"], out=kept["deviations"][place])
 
     def posterior(self) -> Posterior:
-        """Return the Gaussian of the weights kept so far; before the first, the network itself."""
+        """Return the Gaussian of the weights kept so far; if none is kept yet, the network itself."""
         kept = self._moments
         mean = kept["mean"] if kept["n_kept"] else self.training.flat
         found = {"mean": mean, "variance": (kept["square"] - kept["mean"].square()).clamp_(min=0)}
@@ -106,7 +106,7 @@ class Visiting(_methods.PlainNetworks):
 
 
 class SwagPosterior(_methods.DrawnNetworks):
-    """Mean [P], variance [P], n_kept [] and deviations [rank, P] of the visited weights, zero where none was kept."""
+    """Mean [P], variance [P], n_kept [] and deviations [rank, P] of the kept weights; unused deviations are zero."""
 
     def network(self, draw: int) -> Tensor:
         """See `_methods.DrawnNetworks`."""

@@ -1,4 +1,4 @@
-"""One plain network, whose logits are divided by a temperature that suits training images it has not learnt from.
+"""One plain network whose logits are divided by a temperature, fitted on training images that are held out.
 
 Guo et al. 2017, arXiv 1706.04599. One training row in twelve is held out; the temperature T minimises the negative
 log-likelihood of the held-out rows under softmax(z / T). Dividing the last layer by T does the same to the logits.
@@ -44,7 +44,7 @@ class Temperature(_methods.Method):
 
 
 class Scaled(_methods.PlainNetworks):
-    """A network that learns, and the rows that decide its temperature."""
+    """A plain network in training, and the held-out rows for its temperature."""
 
     def __init__(self, recipe: Temperature, task: Task, ctx: Context, held: Split) -> None:
         """Draw the first weights."""

@@ -45,7 +45,7 @@ class TorchbnnMlp(_methods.GaussianMethod):
 
 
 class BayesLinears(_methods.ModuleLearner):
-    """The library's layers while they learn."""
+    """The library's layers in training."""
 
     def __init__(self, recipe: TorchbnnMlp, task: Task, ctx: Context) -> None:
         """Draw the first means as the library does."""

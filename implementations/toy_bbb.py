@@ -72,7 +72,7 @@ class ToyBbb(Approach):
 
 
 class Seeds(SampledSeeds):
-    """Seeds that learn together: their noise and one training step for all."""
+    """Seeds that train together."""
 
     def __init__(self, recipe: ToyBbb, train: Split, rows: Tensor, task: Task, contexts: Sequence[Context]) -> None:
         """Start every seed at the same parameters; see `Approach.fit_many`."""

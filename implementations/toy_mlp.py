@@ -58,7 +58,7 @@ class ToyMlp(Approach):
 
 
 class Seeds(_seeds.Seeds):
-    """Seeds that learn together: their points and one step of descent for all."""
+    """Seeds that train together."""
 
     def __init__(self, recipe: ToyMlp, train: Split, rows: Tensor, task: Task, contexts: Sequence[Context]) -> None:
         """Draw the initial weights of every seed; see `Approach.fit_many`."""
@@ -95,17 +95,10 @@ def _posterior(layout: Layout, flat: Tensor) -> Posterior:
 
 
 def descend(layout: Layout, flat: Tensor, x: Array, y: Array, n_steps: int, learning_rate: float) -> Array:
-    """Make steps of full-batch gradient descent in place; return the mean squared error [] before the first step.
+    """Take steps of full-batch gradient descent; return the mean squared error [] before the first step.
 
-    With weights [E, P] it is E networks, and E is in front of every shape.
-
-    Args:
-        layout: the network, two hidden layers of sigmoids.
-        flat: its weights [P], changed in place.
-        x: inputs [N, n_inputs], of the type of `flat`.
-        y: targets [N, D].
-        n_steps: steps to take.
-        learning_rate: step size.
+    The network has two hidden layers of sigmoids; its weights `flat` [P] change in place. x [N, n_inputs], y [N, D].
+    With weights [E, P], E networks train at once, and every shape has E in front.
     """
     weights = flat.numpy()
     gradient = np.empty_like(weights)

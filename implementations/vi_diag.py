@@ -38,7 +38,7 @@ class ViDiag(_methods.GaussianMethod):
 
 
 class Transformed(_methods.Learner):
-    """Means and log sigmas while they learn."""
+    """Means and log sigmas in training."""
 
     def __init__(self, recipe: ViDiag, task: Task, ctx: Context) -> None:
         """Draw the first means."""

@@ -3,7 +3,8 @@
 Source: Josh Feldman, "Weight Uncertainty in Neural Networks Tutorial" (2018-12-18), section "The Bayes by Backprop
 Algorithm", JoshFeldman95.github.io commit 56ef67a. The network is y = w x with q(w) = N(mu, sigma^2) and
 sigma = log(1 + e^rho). The text states other starting values, (mu, rho) = (2, 3) and (x, y) = (1, 1), than the code;
-the printed numbers are the code's. Not an approach: a function whose numbers can be compared with the printed ones.
+the printed numbers are the code's. This is no approach, but a function whose results are compared with the printed
+numbers.
 """
 
 from __future__ import annotations

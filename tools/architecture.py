@@ -19,7 +19,7 @@ NAMES = {"interface": "interface.py"}
 
 
 def arrows() -> set[tuple[str, str]]:
-    """Return each pair of rooms of which the first imports the second."""
+    """Return pairs of rooms; the first room imports the second."""
     graph = grimp.build_graph("bench", "implementations")
     found: set[tuple[str, str]] = set()
     for module in graph.modules:
@@ -43,17 +43,8 @@ def shown(pairs: set[tuple[str, str]]) -> list[tuple[str, str]]:
 
 
 def _reaches(start: str, goal: str, pairs: set[tuple[str, str]]) -> bool:
-    ahead = [start]
-    seen = {start}
-    while ahead:
-        here = ahead.pop()
-        for first, second in pairs:
-            if first == here and second not in seen:
-                if second == goal:
-                    return True
-                seen.add(second)
-                ahead.append(second)
-    return False
+    """Return whether a path leads from start to goal; arrows go in no circle, which `lint-imports` checks."""
+    return any(second == goal or _reaches(second, goal, pairs) for first, second in pairs if first == start)
 
 
 def diagram() -> str:
@@ -71,11 +62,11 @@ def page() -> bytes:
 
 
 def main(arguments: list[str]) -> int:
-    """Write the page, or say whether it is today's."""
+    """Write the page, or with `--check` compare it; return the exit code."""
     if arguments == ["--check"]:
         if page() == PAGE.read_bytes():
             return 0
-        sys.stderr.write(f"{PAGE.relative_to(TOP)} is not of today's imports; write it: python -m tools.architecture\n")
+        sys.stderr.write(f"{PAGE.relative_to(TOP)} does not show today's imports; python -m tools.architecture does\n")
         return 1
     write_atomically(PAGE, page())
     return 0

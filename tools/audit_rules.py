@@ -1,6 +1,6 @@
 """Write the table of docs/audit.md from the rules of the audit: `python -m tools.audit_rules`.
 
-A test of tests/judge/test_audit_rules.py compares them.
+tests/judge/test_audit_rules.py checks that the page has today's table.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ MARKS = ("<!-- rules -->\n", "\n<!-- /rules -->")
 
 
 def rules_table() -> str:
-    """Return the table with the documents that have each mistake. A mark says how the mistake was found."""
+    """Return the table of rules, with the documents that have each mistake; marks say how a mistake was found."""
     lines = ["| rule | severity | mistake | it looks for | runs on | found in |", "|---|---|---|---|---|---|"]
     for rule in RULES.values():
         has = [fact for fact in facts() if fact.rule == rule.id and fact.outcome == "found"]

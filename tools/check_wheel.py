@@ -1,8 +1,8 @@
 """Check that a wheel of this project works on its own: `python -m tools.check_wheel`; it takes a few minutes.
 
-Builds the wheel, installs it with the constraints into an empty environment, and runs the commands from an empty
-folder. Nothing may change but that folder: the installed package and the home folder are compared before and after,
-caches of compiled code aside.
+Builds the wheel, installs it with the constraints into an empty environment, and runs the commands in an empty folder.
+The commands may write into that folder only: the installed package and the home folder must have the same files before
+and after, except caches of compiled code.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ REFUSED = (
     "data fetch notmnist459 --from .",
     "run mlp --profile smoke --results {shipped}",
 )
-"""What would write into the installed package: each must end in one line and exit code 2."""
+"""Commands that would write into the installed package. Each must end with one line and exit code 2."""
 
 
 def main() -> int:
@@ -126,7 +126,7 @@ def _not_refused(program: Path, command: str, folder: Path, home: Path) -> list[
 
 
 def _hashes(folder: Path) -> dict[str, str]:
-    """Return the SHA-256 of every file below a folder that is no cache."""
+    """Return the SHA-256 of every file below a folder, without caches."""
     return {
         str(path): hashlib.sha256(path.read_bytes()).hexdigest()
         for path in sorted(folder.rglob("*"))

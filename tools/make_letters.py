@@ -1,16 +1,16 @@
 """Draw the data set `letters`: A to J in the fonts that matplotlib ships, in MNIST's conventions.
 
-The idea is not-MNIST's: letters A-J of many fonts, as images that a classifier of digits must not be sure of;
-here from fonts with free licences only (named in datasets/letters.toml). As in MNIST, ink is white on black and
-antialiased, the glyph is scaled into a 20x20 box with its aspect kept, and its centre of mass is moved to the
-middle of pixel (14, 14), counted from 0, of 28x28. Each face is drawn four times: plain, and three times
-stretched, slanted and rotated at random.
+The idea is not-MNIST's: letters A to J of many fonts, on which a classifier of digits should not be sure. Here the
+fonts have free licences (named in datasets/letters.toml). As in MNIST, ink is white on black and antialiased, the glyph
+is scaled into a 20x20 box with its aspect kept, and its centre of mass is moved to the middle of pixel (14, 14),
+counted from 0, of 28x28. Each face is drawn four times: plain, and three times stretched, slanted and rotated at
+random.
 
     python tools/make_letters.py [FOLDER]
 
 writes two IDX files into FOLDER (by default datasets/letters) and prints the SHA-256 of their decompressed bytes,
-which datasets/letters.toml records. Every random number comes from stream "letters" of seed 0, so that the same
-matplotlib draws the same bytes.
+which datasets/letters.toml records. All random numbers come from the stream "letters" of seed 0, so that the same
+version of matplotlib draws the same bytes.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def glyph(font: str, character: str) -> Outline:
 
 
 def distortion(letter: int, face: int, variation: int) -> Affine2D:
-    """Return how an image departs from the plain glyph: not at all for variation 0."""
+    """Return how an image differs from the plain glyph; variation 0 is the plain glyph."""
     if variation == 0:
         return Affine2D()
     source = generator(0, "letters", letter, face, variation)
@@ -79,7 +79,7 @@ def draw(outline: Outline) -> npt.NDArray[np.uint8]:
     renderer = RendererAgg(SIDE, SIDE, 72)
     context = renderer.new_gc()
     context.set_linewidth(0)
-    context.set_snap(False)  # else glyphs of straight lines are moved to whole pixels, off their centre of mass
+    context.set_snap(False)  # otherwise straight lines are moved to whole pixels, and with them the centre of mass
     renderer.draw_path(context, outline, Affine2D(), (1.0, 1.0, 1.0))
     return np.asarray(renderer.buffer_rgba())[..., 3].copy()
 
@@ -112,7 +112,7 @@ def letters() -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.uint8]]:
 
 
 def write_idx(path: Path, array: npt.NDArray[np.uint8]) -> str:
-    """Write an IDX file of bytes, compressed with nothing that changes from run to run; return its SHA-256."""
+    """Write a compressed IDX file of bytes, equal in every run; return the SHA-256 of the decompressed bytes."""
     header = struct.pack(f">HBB{array.ndim}I", 0, 8, array.ndim, *array.shape)
     raw = header + array.tobytes()
     write_atomically(path, gzip.compress(raw, compresslevel=9, mtime=0))

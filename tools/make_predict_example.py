@@ -2,8 +2,9 @@
 
     python -m tools.make_predict_example results
 
-from the top of the repository, with the fits that are shipped, or those of another results folder, profile full. Writes
-docs/predict.json, docs/predict.png and the block of docs/predict.md; the tests check that these belong together.
+Run it from the top of the repository. It uses the fits of the given results folder, of profile full; in `results`, the
+shipped ones. Writes docs/predict.json, docs/predict.png and the block of docs/predict.md; the tests check that these
+belong together.
 """
 
 from __future__ import annotations
@@ -24,8 +25,8 @@ from bench.show.predict import PictureAnswer, Predictor, show
 from bench.show.predict.normalise import Normalised, normalise
 from bench.show.predict.turned import with_remarks
 from tests import drawings
+from tools.ship_fits import APPROACHES
 
-APPROACHES = ("mlp", "linear_bbb", "pyro_random_module")
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 MARKS = ("<!-- example -->\n```\n", "\n```\n")
 
@@ -42,7 +43,7 @@ def pictures(folder: Path) -> list[Path]:
 
 
 def printed(images: list[dict[str, Any]]) -> str:
-    """Return what the command prints for images as its JSON has them, as wide as the screen."""
+    """Return what the command `predict` prints for images that are given as its JSON has them."""
     nothing = np.zeros((0, 10))
     parts = []
     for image in images:
@@ -61,7 +62,7 @@ def main() -> int:
 
 
 def _make(results: Path) -> int:
-    os.environ["COLUMNS"] = "80"  # of the printed block
+    os.environ["COLUMNS"] = "80"  # width of the printed block
     with tempfile.TemporaryDirectory() as folder:
         images = [normalise(path) for path in pictures(Path(folder))]
     networks = [Predictor(results, name).answers for name in APPROACHES]

@@ -1,7 +1,7 @@
 """Make the fits that come with the suite, from a results folder that has them: `python -m tools.ship_fits RESULTS`.
 
-Their weights are rounded to float16. Writes results/shipped-fits and its list of hashes. Each fit has the entropies of
-MNIST's test images that the rules of `predict` take thresholds from. Measures what the rounding changes on these
+Writes results/shipped-fits and its list of hashes. The weights are rounded to float16. Each file also has the entropies
+of MNIST's test images, from which the rules of `predict` take thresholds. Measures what the rounding changes on these
 images, and writes that into docs/predict.md.
 """
 
@@ -54,7 +54,7 @@ def _ship(results: Path) -> int:
 
 
 def _rows(trained: Store) -> Iterator[tuple[str, ...]]:
-    """Ship each fit, and give what its rounding changes: mean probabilities of the same draws."""
+    """Write each shipped fit; yield how much its rounding changes the mean probabilities of the same draws."""
     shipped = Store(RESULTS)
     digits = load_split("test10k", 0)
     for fit in fits.choose(trained, APPROACHES, RECIPES):
@@ -86,7 +86,7 @@ def _rounded(value: torch.Tensor) -> torch.Tensor:
 
 
 def _summary(posterior: Posterior, x: torch.Tensor) -> DrawSummary:
-    """Return what the draws say of each image."""
+    """Return the summary of the draws for all images."""
     draws = draws_of(posterior, DRAWS)
     blocks = []
     with torch.no_grad():

@@ -1,4 +1,4 @@
-"""One verdict step by step with its numbers, and as data for machines."""
+"""How one claim came to its verdict: step by step as text, and as plain values for JSON."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from bench.judge.stats.verdicts import Judgement
 from bench.show.outcomes import why
 
 FOUR = Digits(significant=4)
-SMALLEST_SHOWN = 0.001  # of p
+SMALLEST_SHOWN = 0.001  # a smaller p is shown as "<.001"
 CHOSEN_AFTER = (
     "The statistic of curves was chosen after this curve had been seen. The earlier statistic, the smallest p of its "
     "epochs times their number, would be {p}."
@@ -19,7 +19,7 @@ CHOSEN_AFTER = (
 
 
 def digits_of(verdict: Verdict) -> Digits:
-    """Return how the numbers of a claim are rounded."""
+    """Return how the numbers of a verdict are rounded."""
     if verdict.claim.unit == "fraction":
         return FRACTION
     if verdict.scale == LOG:
@@ -28,7 +28,7 @@ def digits_of(verdict: Verdict) -> Digits:
 
 
 def p_text(p: float | None) -> str:
-    """Return a p-value in two digits."""
+    """Return a p-value with three decimals below 0.095 and two from there on, "-" where there is none."""
     if p is None:
         return "-"
     if p < SMALLEST_SHOWN:
@@ -37,7 +37,7 @@ def p_text(p: float | None) -> str:
 
 
 def ours_text(verdict: Verdict) -> str:
-    """Return our mean and the 95 % interval for the reported number: "0.9732 [0.9708, 0.9755]"."""
+    """Return our mean and the 95 % interval in which one more run would lie: "0.9732 [0.9708, 0.9755]"."""
     digits = digits_of(verdict)
     if verdict.centre is None:
         return "-"
@@ -45,13 +45,16 @@ def ours_text(verdict: Verdict) -> str:
     return digits.text(verdict.centre) + ("" if ends is None else f" [{', '.join(map(digits.text, ends))}]")
 
 
-def in_words(outcome: str, reason: str) -> str:
-    """Return an outcome with its reason, as one statement."""
-    return reason if outcome == DIFFERS else f"{outcome}: {reason}"
+def outcome_text(one: Verdict | Curve) -> str:
+    """Return the outcome and its reason. For "differs", the reason says the outcome already."""
+    return why(one) if one.outcome == DIFFERS else f"{one.outcome}: {why(one)}"
 
 
 def explain(judgement: Judgement, verdict: Verdict, with_curve: bool = True) -> str:
-    """Return how one claim came to its verdict; with `with_curve`, also how a point's curve came to its verdict."""
+    """Return the steps from one claim to its verdict, then those of its curve.
+
+    Without `with_curve`, only the first and the last step of the curve.
+    """
     claim = verdict.claim
     interval = print_interval(claim)
     lines = [
@@ -66,19 +69,23 @@ def explain(judgement: Judgement, verdict: Verdict, with_curve: bool = True) -> 
             far = "" if worst == 0 else f", the worst is {worst:.2g} outside"
             asked = "a computed number: does every value print as reported?"
             lines.append(_step("rule", f"{asked} {_yes(worst == 0)}{far}"))
-        return "\n".join([*lines, _step("so", in_words(verdict.outcome, why(verdict)))])
+        return "\n".join([*lines, _step("so", outcome_text(verdict))])
     lines.append(_step("margin", f"M = {claim.margin:g}: {claim.margin_reason}"))
     if verdict.evidence is not None:
         lines += _scale(verdict, verdict.evidence) + _one_of_ours(verdict, verdict.evidence)
-        lines += _how_sharply(verdict, verdict.evidence)
+        lines += _precision(verdict, verdict.evidence)
     if not verdict.is_point:
         lines += _decision(verdict)
-        lines.append(_step("so", in_words(verdict.outcome, why(verdict))))
-    curve = next((one for one in judgement.curves if one.name == verdict.curve), None)
+        lines.append(_step("so", outcome_text(verdict)))
+    curve = _curve_of(judgement, verdict)
     if curve is None:
         return "\n".join(lines)
     shown = _of_curve(curve, verdict.is_point)
     return "\n".join(lines + (shown if with_curve else [shown[0], shown[-1]]))
+
+
+def _curve_of(judgement: Judgement, verdict: Verdict) -> Curve | None:
+    return next((curve for curve in judgement.curves if curve.name == verdict.curve), None)
 
 
 def _step(name: str, text: str) -> str:
@@ -124,9 +131,10 @@ def _one_of_ours(verdict: Verdict, evidence: Evidence) -> list[str]:
     return lines
 
 
-def _how_sharply(verdict: Verdict, evidence: Evidence) -> list[str]:
+def _precision(verdict: Verdict, evidence: Evidence) -> list[str]:
     h, k, ends = evidence.half_width, evidence.n, verdict.interval
-    low, high = map(digits_of(verdict).text, ends or (0.0, 0.0))
+    assert ends is not None, "a verdict with evidence has an interval"
+    low, high = map(digits_of(verdict).text, ends)
     width = f"t({k - 1}, .975) s sqrt(1 + 1/{k})" if evidence.report is None else "by Welch"
     r, level = evidence.resolution(verdict.level), f"{verdict.level:.2g}"
     return [
@@ -162,7 +170,7 @@ def _rule(evidence: Evidence, p: float, level: float) -> list[str]:
 
 
 def _of_curve(curve: Curve, is_point: bool) -> list[str]:
-    """Return how a curve came to its verdict, beside one of its points."""
+    """Return the steps from a curve to its verdict; without `is_point`, they are shown below an end result."""
     evidence = curve.evidence
     whole = "this point gets the verdict of its curve" if is_point else "it is also the last point of a curve"
     lines = [_step("curve", f"{whole}, one claim of {len(curve.rows)} epochs: {curve.name}")]
@@ -178,13 +186,13 @@ def _of_curve(curve: Curve, is_point: bool) -> list[str]:
         lines.append(_step("before", earlier))
     if curve.name == SEEN_BEFORE:
         lines.append(_step("note", CHOSEN_AFTER.format(p=p_text(curve.smallest_p))))
-    return [*lines, _step("so", in_words(curve.outcome, why(curve)))]
+    return [*lines, _step("so", outcome_text(curve))]
 
 
 def as_json(judgement: Judgement, verdict: Verdict) -> dict[str, object]:
-    """Return a verdict for machines."""
+    """Return a verdict as plain values for JSON."""
     claim, sample, evidence = verdict.claim, verdict.sample, verdict.evidence
-    curve = next((one for one in judgement.curves if one.name == verdict.curve), None)
+    curve = _curve_of(judgement, verdict)
     fields = ("source", "approach", "stage", "locator", "unit", "printed", "precision_kind")
     return {
         "claim": claim.id,

@@ -1,4 +1,4 @@
-"""Tables and lines on a terminal: folded to its width, in colour only where colours are shown (NO_COLOR, pipes)."""
+"""Tables and lines for a terminal, folded to its width. In a pipe and where NO_COLOR is set, they have no colours."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from bench.judge.results import without_commits
 from bench.show.cells import Table
 from bench.show.outcomes import tone
 
-GAP, NARROW_GAP = 2, 1  # columns between two columns of a table; the second where the table fits only so
-PIPE = 120  # columns of a pipe or a file, unless COLUMNS says otherwise
-STYLES = {"good": "green", "coarse": "cyan", "bad": "red", "open": "yellow"}
-COLOURED = "verdict"  # the column whose entries have the style of their tone
-IN_A_NAME = re.compile(r"(?<=\w)(?=\+[a-z])|(?<=\w[./-])(?=[a-z])")  # where a long name may go on in the next line
-BETWEEN = re.compile(r"\s+(?!\+-|\(\d+\))")  # words; "0.5 +-" and "0.1 (2)" count as one
+GAP, NARROW_GAP = 2, 1  # spaces between two columns of a table; NARROW_GAP if the table is too wide with GAP
+PIPE = 120  # width of the output in a pipe or a file, unless COLUMNS says otherwise
+STYLES = {"good": "green", "coarse": "cyan", "bad": "red", "open": "yellow"}  # by tone
+COLOURED = "verdict"  # the only column whose entries are coloured
+IN_A_NAME = re.compile(r"(?<=\w)(?=\+[a-z])|(?<=\w[./-])(?=[a-z])")  # places where a long name may be broken
+BETWEEN = re.compile(r"\s+(?!\+-|\(\d+\))")  # spaces between words; "0.5 +-" and "0.1 (2)" count as one word
 
 
 class Listing(NamedTuple):
@@ -39,7 +39,7 @@ Part: TypeAlias = str | Table | Listing
 
 
 def screen() -> Console:
-    """Return where commands print; in a pipe as wide as COLUMNS says, or PIPE."""
+    """Return the console on which commands print. In a pipe, its width is COLUMNS or else PIPE."""
     has_width = sys.stdout.isatty() or "COLUMNS" in os.environ
     return Console(width=None if has_width else PIPE, markup=False, highlight=False, emoji=False)
 
@@ -53,13 +53,13 @@ def text(table: Table) -> str:
 
 
 def narrowed(table: Table, width: int) -> Table:
-    """Return a table without as many of its spare columns as have no room; the whole table if that is not enough."""
-    narrow = (table.without(table.spare[:count]) for count in range(len(table.spare) + 1))
-    return next((one for one in narrow if _fit(_columns(one), width)), table)
+    """Return a table without its spare columns, as few of them as needed to fit; the whole table if it never fits."""
+    narrower = (table.without(table.spare[:count]) for count in range(len(table.spare) + 1))
+    return next((one for one in narrower if _fit(_columns(one), width)), table)
 
 
 def notes_of(table: Table) -> list[str]:
-    """Return a table's notes for the screen: the number of commits instead of a list of them."""
+    """Return a table's notes for the screen, which count the commits instead of listing them."""
     return [*table.own_notes, *map(without_commits, table.origin)]
 
 
@@ -84,7 +84,11 @@ def _renderable(part: Part, console: Console) -> RenderableType:
 
 
 def grid(table: Table, console: Console) -> RenderableType:
-    """Return a table's columns and rows: whole, else folded between words and in names, else each row as lines."""
+    """Return a table's columns and rows.
+
+    If the table is too wide, its entries are folded between words, then also inside long names. If it is still too
+    wide, each row becomes a list of lines.
+    """
     columns = _columns(table)
     fit = _fit(columns, console.width) or _fit(columns, console.width, re.compile(r"\s+"))
     if fit is None:
@@ -115,10 +119,14 @@ def _columns(table: Table) -> list[list[str]]:
 def _fit(
     columns: Sequence[Sequence[str]], width: int, between: re.Pattern[str] = BETWEEN
 ) -> tuple[int, list[int]] | None:
-    """Return the gap between columns and their least widths if words, or else the parts of names, have room."""
-    for is_parted in (False, True):
-        parted = [[IN_A_NAME.sub(" ", text) for text in texts] for texts in columns] if is_parted else columns
-        least = [max(cell_len(part) for text in texts for part in between.split(text)) for texts in parted]
+    """Return the gap between columns and the least width of each column; None if the table does not fit.
+
+    A column must have room for its longest word. If that is too wide, names may be broken, and the column must have
+    room for the longest part of a name.
+    """
+    for may_break_names in (False, True):
+        texts_of = [[IN_A_NAME.sub(" ", text) for text in texts] for texts in columns] if may_break_names else columns
+        least = [max(cell_len(part) for text in texts for part in between.split(text)) for texts in texts_of]
         for gap in (GAP, NARROW_GAP):
             if sum(least) + gap * (len(columns) - 1) <= width:
                 return gap, least
@@ -126,7 +134,7 @@ def _fit(
 
 
 def _broken(text: str, width: int) -> str:
-    """Return text in which a name that is wider than its column goes on in the next line."""
+    """Return text in which names that are wider than the column are broken into lines."""
     return re.sub(r"\S+", lambda found: "\n".join(_lines(found[0], width)), text)
 
 
@@ -140,7 +148,7 @@ def _lines(name: str, width: int) -> list[str]:
 
 
 def _shares(least: Sequence[int], most: Sequence[int], width: int) -> list[int]:
-    """Return the width of each column: its longest word, then equal parts of the rest until its text fits."""
+    """Return the width of each column: its least width and an equal share of the space left, at most what it needs."""
     shares = list(least)
     left = width - sum(least)
     in_need = sorted(range(len(least)), key=lambda place: most[place] - least[place])

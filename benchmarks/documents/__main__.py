@@ -1,8 +1,8 @@
-"""Which mistakes of the documents running shows: python -m benchmarks.documents [CHECK ...] [--write].
+"""Shows mistakes of the documents by running their code: python -m benchmarks.documents [CHECK ...] [--write].
 
 Runs each check and prints what it showed. `--write` keeps the outcomes in bench/judge/audit/shown.json, which
-`python -m bench audit documents` reads. Exit code 1 if a check shows no mistake, 3 if a framework is missing: what the
-file says of its checks then stays.
+`python -m bench audit documents` reads. Exit code 1 if a check shows no mistake, 3 if a framework is missing; the
+stored outcomes of its checks then stay.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from benchmarks.documents.shown import Check
 
 
 def checks() -> tuple[dict[str, Check], list[str]]:
-    """Return the checks that can run here by name, and the frameworks that others lack."""
+    """Return the checks that can run here by name, and the missing frameworks of the other checks."""
     found, missing = dict(shown.CHECKS), []
     for framework in ("pyro", "mxnet"):
         if find_spec(framework) is None:
@@ -60,7 +60,7 @@ def _main(given: argparse.Namespace) -> int:
 
 
 def write(found: Mapping[str, ShownMistake]) -> None:
-    """Put outcomes in the place of older ones of the same checks."""
+    """Store outcomes; they replace older ones of the same checks."""
     kept = {**(shown_mistakes() if SHOWN.exists() else {}), **found}
     content = msgspec.json.encode(kept, order="sorted")
     write_atomically(SHOWN, msgspec.json.format(content, indent=1) + b"\n")

@@ -1,6 +1,7 @@
-"""alsibahi2019's network with dropout as the document runs it: modules, autograd, `torch.optim`; our yardstick.
+"""alsibahi2019's network with dropout as the document runs it: modules, autograd, `torch.optim`.
 
-It serves equality tests and speed ratios, never a result. https://alsibahi.xyz/snippets/2019/06/15/pyro_mnist_bnn_kl.html
+Our code is tested against it and timed beside it; no result comes from it.
+https://alsibahi.xyz/snippets/2019/06/15/pyro_mnist_bnn_kl.html
 """
 
 from __future__ import annotations
@@ -61,5 +62,5 @@ def train_epoch(net: nn.Module, sgd: torch.optim.Optimizer, batches: Batches) ->
 
 
 def predict_all(net: nn.Module, batches: Iterable[Tensor], n_draws: int) -> Tensor:
-    """Return log-probabilities [S, N, 10] of batches [B, 784], in the document of one image."""
+    """Return log-probabilities [S, N, 10] of batches [B, 784]; in the document, a batch has one image."""
     return torch.cat([torch.stack([net(x).detach() for _ in range(n_draws)]) for x in batches], dim=1)

@@ -1,8 +1,8 @@
 """feldman2018's Bayes by Backprop as the document runs it: autograd, a parameter tensor a matrix, unfused Adam.
 
-The plain reference that the fast code of `implementations/linear_bbb.py` and `implementations/toy_bbb.py` is tested
-against, and what its speed is compared with. Written in our words after Josh Feldman's tutorial "Weight Uncertainty
-in Neural Networks" (2018-12-18, JoshFeldman95.github.io, commit 56ef67a): the same operations in the same order.
+The plain reference: `implementations/linear_bbb.py` and `toy_bbb.py` are tested against it and timed beside it. Written
+by us after Josh Feldman's tutorial "Weight Uncertainty in Neural Networks" (2018-12-18, JoshFeldman95.github.io, commit
+56ef67a): the same operations in the same order.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class GaussianNetwork(nn.Module):
 
 
 def in_double_precision(network: GaussianNetwork) -> GaussianNetwork:
-    """Turn the network to float64, its priors included, which no module conversion reaches."""
+    """Turn the network to float64, with its priors, which `Module.to` does not convert."""
     for layer in network.layers:
         layer.prior = Normal(torch.zeros((), dtype=torch.float64), torch.tensor(layer.prior_std, dtype=torch.float64))
     return network.to(torch.float64)
@@ -165,7 +165,7 @@ def document_adam(network: GaussianNetwork) -> tuple[torch.optim.Adam, Tensor]:
 def predict(network: GaussianNetwork, x: Tensor, n_samples: int) -> Tensor:
     """Return log-probabilities [S, B, K] of x [B, in] for freshly drawn networks, one after the other.
 
-    The document leaves gradients on here; they are off for the memory's sake.
+    The document leaves gradients on here; they are off here to save memory.
     """
     with torch.no_grad():
         return torch.stack([functional.log_softmax(network(x), dim=1) for _ in range(n_samples)])

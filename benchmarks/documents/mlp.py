@@ -1,6 +1,7 @@
-"""feldman2018's deterministic classifier as the document runs it: modules, autograd, `torch.optim`; our yardstick.
+"""feldman2018's deterministic classifier as the document runs it: modules, autograd, `torch.optim`.
 
-It serves equality tests and speed ratios, never a result. https://joshfeldman.net/ml/2018/12/17/WeightUncertainty.html
+Our code is tested against it and timed beside it; no result comes from it.
+https://joshfeldman.net/ml/2018/12/17/WeightUncertainty.html
 """
 
 from __future__ import annotations

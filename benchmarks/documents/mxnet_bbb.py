@@ -1,9 +1,9 @@
 """rabanser2017's Bayes by Backprop as the document runs it: MXNet's autograd through everything, one array a parameter.
 
-The plain reference that the fast code of `implementations/mxnet_bbb.py` is tested against, and the denominator of its
-speed ratio. Written in our words after Stephan Rabanser's notebook "Bayes by Backprop from scratch (NN,
-classification)" (zackchase/mxnet-the-straight-dope, chapter 18, commit 249cb44): same operations in the same order,
-nothing spared. Like the document it draws from MXNet's global generator.
+The plain reference: `implementations/mxnet_bbb.py` is tested against it and timed beside it. Written by us after
+Stephan Rabanser's notebook "Bayes by Backprop from scratch (NN, classification)" (zackchase/mxnet-the-straight-dope,
+chapter 18, commit 249cb44): the same operations in the same order, none left out. Like the document, it draws from
+MXNet's global generator.
 """
 
 from __future__ import annotations
@@ -91,12 +91,9 @@ class DocumentBbb:
         return 1.0 / self.n_batches * (log_posterior - log_prior) - log_likelihood
 
     def step(self, x: NDArray, labels: NDArray, epsilons: Sequence[NDArray] | None = None) -> float:
-        """Make one SGD step on scaled images [B, in] and labels [B]; return the loss before it.
+        """Take one step of SGD on scaled images [B, in] and labels [B]; return the loss before it.
 
-        Args:
-            x: scaled images.
-            labels: classes.
-            epsilons: standard normals for each parameter; None draws them as the document does.
+        `epsilons`: standard normals for each parameter; None draws them as the document does.
         """
         one_hot = nd.one_hot(labels, self.mus[-1].shape[0], dtype=x.dtype)
         with mx.autograd.record():

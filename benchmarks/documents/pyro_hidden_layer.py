@@ -1,8 +1,8 @@
 """The Bayesian network of alsibahi2019 as its code runs it: Pyro's own HiddenLayer, training step and prediction loop.
 
-The yardstick for equality tests and speed ratios; not used by the suite's own runs. Differs from the document by what
-Pyro 1.9 needs only: the layers' sites are outside the plate, labels are one-hot in float32 with the number of classes
-given, validation is off. The caller clears Pyro's parameter store.
+Our code is tested against it and timed beside it; no result comes from it. It differs from the document only where Pyro
+1.9 needs it: the layers' sites are outside the plate, labels are one-hot in float32 with the number of classes given,
+validation is off. The caller clears Pyro's parameter store.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class DocumentNetwork:
         self._layers(images, means, scales, dropouts, kl_factor)
 
     def initial_mean(self, shape: tuple[int, int]) -> Tensor:
-        """Draw means; the document does so in every pass, where all but the first are thrown away."""
+        """Draw means. The document draws them in every pass; Pyro uses only those of the first pass."""
         return 0.01 * torch.randn(shape)
 
     def _layers(self, images: Tensor, means: list, scales: list, dropouts: list, kl_factor: float) -> Tensor:

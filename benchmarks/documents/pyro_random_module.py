@@ -1,8 +1,8 @@
 """The Bayesian network of chopra2018 as its notebook runs it: Pyro's own Normal, training step and prediction loops.
 
-The yardstick for equality tests and speed ratios; not used by the suite's own runs. Differs from the notebook by what
-Pyro 1.9 needs only: `to_event` for `independent`, validation off. From a GPU, what NumPy reads is copied. The caller
-clears Pyro's parameter store.
+Our code is tested against it and timed beside it; no result comes from it. It differs from the notebook only where Pyro
+1.9 needs it: `to_event` instead of `independent`, validation off. Tensors that NumPy reads are copied from a GPU. The
+caller clears Pyro's parameter store.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class DocumentNetwork:
         return pyro.random_module("module", self.net, priors)()
 
     def start(self, weight: Tensor) -> Tensor:
-        """Draw initial values; the document does so in every pass, where all but the first are thrown away."""
+        """Draw initial values. The document draws them in every pass; Pyro uses only those of the first pass."""
         return torch.randn_like(weight)
 
     def training_step(self, images: Tensor, labels: Tensor) -> float:

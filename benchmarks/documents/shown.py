@@ -1,8 +1,8 @@
 """The checks that show the documents' mistakes by running.
 
-A check runs our plain rewriting of a document's code or, for `EXPRESSIONS`, the one expression in question. Networks
-are small and data made up: a check shows a property of the code, not of its numbers. It says what it measured, and
-`not found` where the code does not do what was read.
+A check runs our plain rewriting of a document's code or, for `EXPRESSIONS`, only the expression in question. Networks
+are small and data made up, because a check shows a property of the code, not of its numbers. It says what it measured.
+Its outcome is `not found` if the code does not make the mistake that was read in it.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ INPUTS, WIDTH = 20, 16  # of the small networks
 
 
 def verdict(found: bool, detail: str, **measured: float) -> ShownMistake:
-    """Return what running a document's code showed."""
+    """Return the outcome of a check with what it measured."""
     return ShownMistake("found" if found else "not found", "code", detail, {k: float(v) for k, v in measured.items()})
 
 
@@ -58,7 +58,7 @@ def _binary_cross_entropy() -> ShownMistake:
     labels = [y for _, y in batches(4)]
     losses = torch.stack([BATCH * dropout_fcn.published_loss(p, y) for p, y in zip(parts, labels, strict=True)])
     nlls = torch.stack([functional.nll_loss(p, y, reduction="sum") for p, y in zip(parts, labels, strict=True)])
-    # (1/10) (-log p_c + sum log(1 + p_k)): what is left beside a tenth of the likelihood
+    # The loss is (1/10) (-log p_c + sum log(1 + p_k)): `rest` is the second term.
     rest = losses - nlls / CLASSES
     wanted = torch.stack([p.exp().log1p().sum() / CLASSES for p in parts])
     gap = float((rest - wanted).abs().max())

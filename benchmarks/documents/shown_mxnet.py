@@ -1,4 +1,4 @@
-"""The checks that show the documents' mistakes by running, as in `benchmarks.documents.shown`, and need MXNet."""
+"""The checks of `benchmarks.documents.shown` that need MXNet."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The checks that show the documents' mistakes by running, as in `benchmarks.documents.shown`, and need Pyro."""
+"""The checks of `benchmarks.documents.shown` that need Pyro."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from benchmarks.documents.shown import INPUTS, N_TRAIN, WIDTH, Check, batches, v
 
 @contextmanager
 def _own_store() -> Iterator[None]:
-    """Give Pyro an empty parameter store and validation off, as the documents' code has it, for a while."""
+    """Give the body an empty parameter store and no validation, as the documents' code needs it."""
     with pyro.get_param_store().scope(), pyro.validation_enabled(False):
         yield
 

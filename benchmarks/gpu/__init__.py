@@ -1,1 +1,1 @@
-"""A day on a machine with a CUDA GPU: everything that only such a machine can show, in pieces that can be resumed."""
+"""Everything that only a machine with a CUDA GPU can show, in pieces, so that it can be done in several calls."""

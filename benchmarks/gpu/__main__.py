@@ -1,4 +1,4 @@
-"""`python -m benchmarks.gpu`: the pieces of a GPU day, as far as the time goes; the next call goes on."""
+"""`python -m benchmarks.gpu`: runs the pieces that need a GPU until the time of the call is over; the next goes on."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ from benchmarks.gpu.pieces import Piece, pieces
 
 LIMIT_MIN = 9.0  # a machine that is lent by the hour ends a command after ten minutes
 GRACE_S = 30.0  # for the last checkpoint, between SIGINT and SIGKILL
-LEAST_S = 20.0  # less than this starts no piece
-LARGEST = 1 << 20  # bytes of the file of states
+LEAST_S = 20.0  # with less time left, no piece is started
+LARGEST = 1 << 20  # bytes of the file of states, at most
 
 
 class State(Fields, frozen=True, kw_only=True):
     """How a piece ended last."""
 
-    exit_code: int | None = None  # None: the time was over
+    exit_code: int | None = None  # None if the time was over
     seconds: float = 0.0  # of all calls together
 
 
 def main() -> int:
-    """Run what is not done; return the exit code."""
+    """Run the pieces that are not done; return the exit code."""
     return guarded(lambda: _day(_parser().parse_args()))
 
 
@@ -113,7 +113,7 @@ def _word(state: State | None) -> str:
 
 
 def _ended(piece: Piece, results: Path, seconds: float) -> int | None:
-    """Run a piece for at most so many seconds; return its exit code, None where the time was over."""
+    """Run a piece for at most `seconds`; return its exit code, None if the time was over."""
     log = results / "gpu" / f"{piece.name.replace('/', '-')}.log"
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("ab") as output:

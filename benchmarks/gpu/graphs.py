@@ -1,8 +1,8 @@
 """A training step replayed as one CUDA graph: python -m benchmarks.gpu.graphs mlp linear_bbb --device cuda.
 
-A step of a small network is bound by the launches of its kernels. A graph launches all of them at once. The noise is
-drawn before the graph, because a graph would draw the same numbers at each replay. Both ways start from the same
-numbers and have to end with the same weights. On a CPU there are no graphs, and the step runs as it is twice.
+Most of the time of a small network's step goes into launching its kernels. A graph launches all of them at once. The
+noise is drawn before the graph, because a graph would draw the same numbers at each replay. Both ways start from the
+same numbers and must end with the same weights. A CPU has no graphs; there, the plain step is timed twice.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ CAPTION = (
 
 @dataclass(frozen=True)
 class Step:
-    """A training step whose inputs lie where a graph expects them."""
+    """A training step whose inputs stay at the same place in memory, as a graph needs them."""
 
-    draw: Callable[[], object]  # the noise of the next step
+    draw: Callable[[], object]  # draws the noise of the next step
     step: Callable[[], object]
-    weights: Tensor  # all that the step changes, or a view of it
+    weights: Tensor  # the weights that the step changes
     adam: FlatAdam
 
 
@@ -72,7 +72,7 @@ def table(given: argparse.Namespace) -> Table:
 
 
 def captured(step: Step, device: torch.device) -> Callable[[], object]:
-    """Return a call that replays the step; on a CPU the step itself. The weights are those of before."""
+    """Return a call that replays the step; on a CPU, the step itself. The weights stay as they were."""
     if device.type != "cuda":
         return step.step
     changed = step.adam.for_graphs()
@@ -86,7 +86,7 @@ def captured(step: Step, device: torch.device) -> Callable[[], object]:
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
         step.step()
-    for value, old in zip(changed, before, strict=True):  # the warm-up was of no training
+    for value, old in zip(changed, before, strict=True):  # undo the warm-up steps
         value.detach().copy_(old)
     return graph.replay
 

@@ -1,4 +1,4 @@
-"""The pieces of a GPU day: commands, in order, each with what it shows."""
+"""The pieces that a GPU is needed for: commands in order, each with what it shows."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from bench.plan.registry import manifests
 from benchmarks import many_seeds
 from benchmarks.throughput import yardsticks
 
-MANY = 16  # seeds in one computation: what a run takes at most on a GPU (`bench.plan.batches`)
+MANY = 16  # seeds in one computation, the most that a run trains together on a GPU (`bench.plan.batches`)
 
 
 @dataclass(frozen=True)
 class Piece:
-    """One command; it has to end with exit code 0 once."""
+    """One command; it is done when it has ended with exit code 0."""
 
     name: str
     shows: str
@@ -24,12 +24,12 @@ class Piece:
 
 
 def pieces(device: str, results: Path, small: bool) -> list[Piece]:
-    """Return the pieces for a device, cheapest answers first; `small` is a rehearsal that shows only that all runs."""
+    """Return the pieces for a device, the cheapest first; with `small`, they only show that everything runs."""
     made: list[Piece] = []
     known = manifests().items()
     on_gpu = [name for name, entry in known if not entry.cpu_float32_only and not entry.missing_framework()]
     together = [name for name in many_seeds.names() if name in on_gpu]
-    published = [name for name in on_gpu if manifests()[name].document]  # a baseline has no protocol of its own
+    published = [name for name in on_gpu if manifests()[name].document]  # others have no published protocol
 
     def add(kind: str, names: Iterable[str], shows: str, words: Callable[[str], list[str]]) -> None:
         for name in names:

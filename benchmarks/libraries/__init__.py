@@ -1,1 +1,1 @@
-"""Our code beside other people's libraries: a training step, many answers, and what our adapters cost on top."""
+"""Our code beside other people's libraries: a training step, many answers, and the extra time of our adapters."""

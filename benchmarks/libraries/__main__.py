@@ -1,8 +1,8 @@
 """Command line: python -m benchmarks.libraries [LIBRARY ...]; needs the extra `libraries` and a quiet machine.
 
 Without names, keeps table `library_speed`, which docs/libraries.md shows. With names, prints the table of these
-libraries and keeps nothing, because the fastest of a part need not be the fastest of all. `--quick` measures next to
-nothing and keeps nothing: it shows that everything runs.
+libraries and keeps nothing, because the fastest of them need not be the fastest of all. `--quick` measures very little
+and keeps nothing: it shows that everything runs.
 """
 
 from __future__ import annotations

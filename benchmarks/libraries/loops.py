@@ -1,7 +1,7 @@
 """Training steps and predictions as a user of each library writes them, on the network 784-400-400-10 with ReLU.
 
-Each follows its README, or where that has none the project's demo or tutorial. A loop gets batches that lie ready in
-memory, and predicts all images with one network after the other, which is faster than drawing anew for every batch.
+Each follows the library's README or, if that has no example, the project's demo or tutorial. A loop gets batches that
+lie ready in memory, and predicts all images with each drawn network, which is faster than new draws for every batch.
 """
 
 # mypy: ignore-errors
@@ -45,7 +45,7 @@ class Loop(ABC):
 
 
 def sizes_of(task: Task) -> tuple[int, ...]:
-    """Return the units of all layers."""
+    """Return inputs, hidden units and outputs."""
     return (task.n_inputs, *WIDTHS, task.n_outputs)
 
 
@@ -109,7 +109,7 @@ class BayesianTorch(Module):
 
 
 class _Posteriors(Loop):
-    """The README's quickstart; a method says which transform it builds."""
+    """The README's quickstart; a subclass builds the transform."""
 
     def __init__(self, task: Task) -> None:
         from implementations._posteriors import library, torchopt  # the library, without the warnings of its import
@@ -147,7 +147,7 @@ class ViDiag(_Posteriors):
 
 
 class Sghmc(_Posteriors):
-    """`posteriors.sgmcmc.sghmc`, which swaps with any other transform of the quickstart."""
+    """`posteriors.sgmcmc.sghmc`, in place of the quickstart's transform."""
 
     def __init__(self, task: Task) -> None:
         super().__init__(task)
@@ -156,7 +156,7 @@ class Sghmc(_Posteriors):
         self.state = self.transform.init(self.params)
 
     def probabilities(self, x: Tensor) -> Tensor:
-        """See `Loop`; the network where the walk is."""
+        """See `Loop`; the draw is the network at which the walk is."""
         return functional.softmax(torch.func.functional_call(self.net, self.state.params, x), dim=-1)
 
 

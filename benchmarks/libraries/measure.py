@@ -1,7 +1,8 @@
-"""Rounds of blocks: our kernels, a library alone and our adapter of it in turn, the order alternating.
+"""Times our kernels, a library alone and our adapter of it in turn, in rounds whose order alternates.
 
-An adapter's steps are those of its real `fit`, which `BlockContext` interrupts between its epochs; there the other
-sides have their blocks. So every round has the same machine, and what a fit does beside its steps counts as ours.
+An adapter's steps are those of its real `fit`. `BlockContext` interrupts it between epochs, and the other sides have
+their blocks there. So all sides of a round run on the same machine in the same minute, and the adapter's time includes
+what a fit does beside its steps.
 """
 
 from __future__ import annotations
@@ -33,12 +34,12 @@ from implementations.linear_bbb import LinearBbb, Seeds
 
 BATCH = 128
 PILOT_STEPS = 5
-KEEPS_NETWORKS = "posteriors sghmc"  # no Gaussians: our kernels do something else
+KEEPS_NETWORKS = "posteriors sghmc"  # it has no Gaussians, so that our kernels are not comparable
 
 
 @dataclass(frozen=True)
 class Amounts:
-    """How much is measured."""
+    """How much is measured of each library."""
 
     rounds: int = 21  # of training steps
     block_s: float = 0.5  # seconds of a side's steps in a round
@@ -51,7 +52,7 @@ class Kernels:
     """Our linear_bbb, as its fit trains it, on the network of the libraries."""
 
     def __init__(self, subject: Subject) -> None:
-        """Set up the network; its hidden units are sigmoids, which take longer than the libraries' ReLU."""
+        """Set up the network. Its hidden units are sigmoids, which take longer than the ReLU of the libraries."""
         (width,) = set(WIDTHS)
         recipe = LinearBbb(hidden_units=width, batch_size=BATCH)
         self._watch = Stopwatch(subject.device)
@@ -60,12 +61,12 @@ class Kernels:
         self._epoch = 0
 
     def steps(self, times: int) -> float:
-        """Return the seconds of an epoch of so many steps; the training rows must suffice for them."""
+        """Return the seconds of an epoch of `times` steps; there must be enough training rows for them."""
         self._epoch, self._context.steps_per_epoch = self._epoch + 1, times
         return time_block(self._watch, lambda: self._seeds.epoch(self._epoch), 1)
 
     def posterior(self) -> Posterior:
-        """Return the posterior as it is."""
+        """Return the posterior as it is now."""
         return self._seeds.posterior(0)
 
 
@@ -78,7 +79,7 @@ class Alone:
         self._batches = cycle(len(subject.train), BATCH)
 
     def steps(self, times: int) -> float:
-        """Return the seconds of so many steps."""
+        """Return the seconds of `times` steps."""
 
         def step() -> None:
             where = next(self._batches)
@@ -94,7 +95,7 @@ class Alone:
 
 
 def measured(library: str, amounts: Amounts, threads: int | None = None) -> tuple[list[Compared], str]:
-    """Compare one library; return what was compared, and why the times do not count ('' if they do)."""
+    """Measure one library; return the comparisons, and why the times do not count ('' if they do)."""
     if threads:
         torch.set_num_threads(threads)
     others = OtherLoad(torch.get_num_threads())
@@ -115,7 +116,7 @@ def _compared(library: str, amounts: Amounts) -> Iterator[Compared]:
 def _training(
     library: str, subject: Subject, alone: Alone, kernels: Kernels | None, amounts: Amounts
 ) -> Iterator[Compared]:
-    """Give the library beside the adapter, and beside our kernels."""
+    """Yield the comparison of training steps with the adapter, and with our kernels."""
     sides: dict[str, Callable[[int], float]] = {"library": alone.steps}
     if kernels is not None:
         sides["kernels"] = kernels.steps
@@ -136,14 +137,14 @@ def _training(
 
 
 def _fitting(steps: Callable[[int], float], block_s: float, most: int) -> int:
-    steps(1)  # the first one makes all that is made once
+    steps(1)  # the first step makes what is made only once
     return fitting(steps(PILOT_STEPS), PILOT_STEPS, block_s, most)
 
 
 def _driven(
     subject: Subject, amounts: Amounts, blocks: Callable[[Sequence[str]], None], others: Sequence[str]
 ) -> list[float]:
-    """Fit the adapter with blocks of the others between its own; return the seconds of its steps, an entry a round."""
+    """Fit the adapter with blocks of the other sides between its own; return the seconds of its step in each round."""
     pilot = _fit(subject, 2, PILOT_STEPS, lambda: None)
     steps = fitting(pilot[-1], PILOT_STEPS, amounts.block_s, len(subject.train) // BATCH)
     plan = turns(amounts.rounds, others)
@@ -152,9 +153,9 @@ def _driven(
 
 
 def turns(rounds: int, others: Sequence[str]) -> Iterator[list[str]]:
-    """Give what is measured after each block of the adapter: after the warm-up nothing, then after that of each round.
+    """Yield the other sides that are measured after each block of the adapter; after its warm-up block, none.
 
-    Even rounds go adapter, library, kernels; odd rounds the other way round.
+    Even rounds have the order adapter, library, kernels; odd rounds have the opposite order.
     """
     yield []
     for one in range(rounds):
@@ -171,7 +172,7 @@ def _fit(subject: Subject, epochs: int, steps: int, between: Callable[[], None])
 def _predicting(
     library: str, subject: Subject, alone: Alone, posterior: Posterior, amounts: Amounts
 ) -> Iterator[Compared]:
-    """Give the library beside our prediction with whole networks, and with `per_row`."""
+    """Yield the comparison of predictions with ours: with whole networks, and with `per_row`."""
     images = first_rows(subject.test, amounts.images)
 
     def ours(model: Posterior) -> Callable[[int], float]:
@@ -199,13 +200,9 @@ def run(
     threads: int | None,
     tell: Callable[[str], object],
 ) -> LibrarySpeeds:
-    """Compare one library after the other, each in a process of its own: a framework leaves threads and memory behind.
+    """Measure each library of `LOOPS` that is named, in a process of its own: a framework leaves threads and memory.
 
-    Args:
-        libraries: names of `LOOPS`.
-        amounts: how much is measured.
-        threads: of everything; None for PyTorch's own choice.
-        tell: gets the name of each library before it is measured.
+    `tell` gets the name of each library before it is measured.
     """
     compared: list[Compared] = []
     loads: dict[str, None] = {}

@@ -16,11 +16,11 @@ from bench.judge.samples import Gap
 from bench.show.cells import Entry, Missing, Table
 
 AGAIN = "python -m benchmarks.libraries measures it"
-LEVEL = 0.95  # of an interval, at least
-FASTER = 2.0  # times as fast as the fastest library, our kernels: a target
-SIZES = (784, 400, 400, 10)  # of the layers
-OVER = 1.05  # times as long as the library alone, an adapter at most: a target
-LIBRARIES = {  # by the name of the measured loop, the adapter
+LEVEL = 0.95  # least probability that an interval holds the median
+FASTER = 2.0  # target: our kernels are this many times as fast as the fastest library
+SIZES = (784, 400, 400, 10)  # units of the layers
+OVER = 1.05  # target: an adapter takes at most this many times as long as the library alone
+LIBRARIES = {  # name of a library's loop -> our adapter
     "torchbnn": "torchbnn_mlp",
     "bayesian-torch": "bayesian_torch_mlp",
     "posteriors vi.diag": "vi_diag",
@@ -41,18 +41,18 @@ CAPTION = (
 
 @dataclass(frozen=True, kw_only=True)
 class Compared:
-    """Rounds of one of our sides beside a library alone; both lists have an entry a round."""
+    """One of our sides beside a library alone; both lists have an entry for each round."""
 
     what: Literal["step", "predict"]
     library: str
-    side: Literal["kernels", "per_row", "adapter"]  # ours; per_row: the posterior's own, for predictions
+    side: Literal["kernels", "per_row", "adapter"]  # ours; "per_row" is for predictions only
     seconds: list[float]  # of a step, or of all draws of all images
     library_seconds: list[float]
 
 
 @dataclass(frozen=True, kw_only=True)
 class LibrarySpeeds:
-    """What was measured of all libraries."""
+    """The measurements of all libraries."""
 
     batch_size: int
     draws: int
@@ -64,7 +64,7 @@ class LibrarySpeeds:
 
 
 class Ratio(NamedTuple):
-    """The median of the rounds' own ratios, and its interval."""
+    """The median of the ratios of all rounds, and its interval."""
 
     median: float
     low: float
@@ -72,13 +72,13 @@ class Ratio(NamedTuple):
 
 
 def ratio(above: Sequence[float], below: Sequence[float]) -> Ratio:
-    """Return above / below, round by round."""
+    """Return the ratio above / below; each round gives one."""
     found = [a / b for a, b in zip(above, below, strict=True)]
     return Ratio(statistics.median(found), *median_interval(found))
 
 
 def median_interval(values: Sequence[float]) -> tuple[float, float]:
-    """Return an interval for the median that holds for every distribution, of at least `LEVEL` from six values on.
+    """Return an interval for the median that is valid for every distribution, of at least `LEVEL` from six values on.
 
     The k-th smallest lies above the median if fewer than k values lie below it: the chance is P(Binomial(n, 1/2) < k).
     k is the largest whose chance is at most (1 - LEVEL) / 2: 6 of 21 values. Fewer than six values give their range.
@@ -92,7 +92,7 @@ def median_interval(values: Sequence[float]) -> tuple[float, float]:
 
 
 def library_speed_table(found: LibrarySpeeds) -> Table:
-    """Return a row for each library, also for one that nobody measured."""
+    """Return the table with a row for each library, also for one that was not measured."""
     rows = [_row(name, found) for name in LIBRARIES]
     title = "Speed beside other people's libraries"
     caption = CAPTION.format(
@@ -113,7 +113,7 @@ def _rounds(found: LibrarySpeeds, what: str) -> int:
 
 
 def _products(found: LibrarySpeeds) -> Iterable[str]:
-    """Say how fast whole networks multiply: their matrix products leave little to gain."""
+    """Yield a note on the rate of our matrix products in answers with whole networks."""
     seconds = [
         statistics.median(one.seconds) for one in found.compared if (one.what, one.side) == ("predict", "kernels")
     ]
@@ -152,7 +152,7 @@ def _shown(found: Ratio) -> str:
 
 
 def _targets(found: LibrarySpeeds) -> Iterable[str]:
-    """Say of each target whether it is reached, by the median."""
+    """Yield a note for each target: whether the median reaches it."""
     for what, words in (("step", "training step"), ("predict", "answers with whole networks")):
         ratios = {
             one.library: ratio(one.library_seconds, one.seconds).median

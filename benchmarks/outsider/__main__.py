@@ -1,11 +1,12 @@
 """Audit the eighty objectives and print the confusion table: python -m benchmarks.outsider [--all] [STYLE ...].
 
---all: every mistake of every style, 362 objectives. With names: those styles, and what the audit says of them. Exit
-code 1 if something is not as expected and has no note.
+--all: every mistake of every style, 362 objectives. With names: only these styles, with the reports of the audit. Exit
+code 1 if an outcome is not as expected and has no note.
 """
 
 from __future__ import annotations
 
+import argparse
 import sys
 from collections import Counter
 from collections.abc import Sequence
@@ -20,12 +21,12 @@ def main() -> int:
     parser = Parser(prog="python -m benchmarks.outsider", description="Audit small objectives of many styles.")
     parser.add_argument("styles", nargs="*", metavar="STYLE", help="only these, and what the audit says of them")
     parser.add_argument("--all", action="store_true", help="every mistake of every style")
-    given = parser.parse_args()
-    return guarded(lambda: _main(given.styles, given.all))
+    return guarded(lambda: _main(parser.parse_args()))
 
 
-def _main(names: Sequence[str], every_mistake: bool) -> int:
-    chosen = list(plan(every_mistake))
+def _main(given: argparse.Namespace) -> int:
+    names: Sequence[str] = given.styles
+    chosen = list(plan(given.all))
     check_known("style", {style.name for style, _ in chosen}, *names)
     table, open_ends = Counter[tuple[str, str]](), 0
     for style, fault in chosen:

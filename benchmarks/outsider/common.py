@@ -1,4 +1,4 @@
-"""Sizes, the stated expectations, and what several styles share."""
+"""Sizes, expectations, and code that several styles share."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SEED = 2611
 
 @dataclass(frozen=True)
 class Sizes:
-    """What is drawn for one objective."""
+    """The numbers that are drawn for one objective."""
 
     n_in: int
     hidden: int
@@ -53,12 +53,12 @@ def sizes(name: str) -> Sizes:
 
 @dataclass(frozen=True)
 class Expected:
-    """What a user should be told of an objective.
+    """What the audit should tell a user of an objective.
 
     Attributes:
-        fails: rules of which at least one must fail; none for a right objective: then no rule may fail.
-        kl: the times an epoch counts the KL that the report should give, to a tenth; None if none is stated.
-        withheld: it is enough that the audit says that it cannot measure the KL.
+        fails: rules of which at least one must fail. () for a right objective: no rule may fail.
+        kl: how many times an epoch counts the KL, as the report should say to a tenth; None if nothing is expected.
+        withheld: whether it is enough that the audit says that it cannot measure the KL.
     """
 
     fails: tuple[str, ...] = ()
@@ -85,7 +85,7 @@ class Style:
     needs: str | None = None  # a library that must be installed
 
 
-# The mistakes. B, M, N: rows of a batch, batches of an epoch, rows in all.
+# The mistakes. B: rows of a batch; M: batches of an epoch; N: all rows.
 SCALE = ("kl-scale",)
 SUM = ("KL in every batch", "KL divided by N, likelihood a sum", "mean likelihood, KL / M", "wrong M after a split")
 MEAN = (
@@ -109,7 +109,7 @@ CLASSES = ("binary likelihood", "temperature", "label smoothing")
 
 
 def expected(fault: str | None, s: Sizes, kl: float | None = 1.0) -> Expected:
-    """Return what a user should be told; `kl` of a right objective."""
+    """Return what the audit should tell a user; `kl` is for a right objective."""
     numbers = {
         "KL in every batch": s.n_train / s.batch,
         "KL divided by N, likelihood a sum": 1 / s.batch,
@@ -175,7 +175,7 @@ def real_batches(s: Sizes) -> list[tuple[Tensor, Tensor]]:
 
 
 def gauss_kl(mean: Tensor, std: Tensor, s: Sizes, fault: str | None = None) -> Tensor:
-    """Return the KL to N(0, prior²) of each number, or what a mistake makes of it."""
+    """Return the KL to N(0, prior²) of each number, changed by the mistake if there is one."""
     prior = s.prior**2 if fault == "prior std given as variance" else s.prior
     half = 1.0 if fault == "half missing" else 0.5
     entropy = 0.0 if fault == "entropy left out" else torch.log(prior / std)
@@ -183,7 +183,7 @@ def gauss_kl(mean: Tensor, std: Tensor, s: Sizes, fault: str | None = None) -> T
 
 
 def class_loss(logits: Tensor, y: Tensor, fault: str | None = None) -> Tensor:
-    """Return the cross-entropy summed over the batch, or what a mistake makes of it."""
+    """Return the cross-entropy summed over the batch, changed by the mistake if there is one."""
     if fault == "binary likelihood":
         wanted = functional.one_hot(y, logits.shape[1]).to(logits.dtype)
         return functional.binary_cross_entropy_with_logits(logits, wanted, reduction="sum")
@@ -236,7 +236,7 @@ class Training:
         return self.add(begin + mean, means), self.add(begin + spread, spreads, fault != "sigma is a constant")
 
     def optimizer(self, fault: str | None) -> torch.optim.Adam:
-        """Return Adam; a mistake leaves the spreads out or decays everything."""
+        """Return Adam; some mistakes leave the spreads out or decay everything."""
         left_out = ("rho", "sigma", "std", "var", "scale") if fault == "sigma not in the optimiser" else ()
         left = [value for name, value in self.named if value.requires_grad and not any(w in name for w in left_out)]
         return torch.optim.Adam(left, lr=1e-3, weight_decay=0.01 if fault == "weight decay in the optimiser" else 0.0)

@@ -1,4 +1,4 @@
-"""Ten styles after what was found in other people's code: unlike layers, two names, noise in place, walls, SGD."""
+"""Ten styles after other people's code: layers with different KL weights, two names, noise in place, limits, SGD."""
 
 from __future__ import annotations
 

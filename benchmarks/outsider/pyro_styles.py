@@ -22,7 +22,7 @@ def frozen_share(s: Sizes) -> float:
 
 
 def wanted(fault: str | None, s: Sizes, kl: float | None = 1.0) -> Expected:
-    """Return what a user should be told."""
+    """Return what the audit should tell a user."""
     if fault == "annealing stuck":
         return Expected(("kl-scale",), frozen_share(s))
     if fault == "sigma is a constant":  # the documentation: a mean without a partner is not measured
@@ -31,7 +31,7 @@ def wanted(fault: str | None, s: Sizes, kl: float | None = 1.0) -> Expected:
 
 
 class Rows:
-    """The plate over the data, in three ways that are right, and their mistakes."""
+    """The plate over the data, in one of two right ways or with a mistake."""
 
     def __init__(self, s: Sizes, fault: str | None, way: str) -> None:
         self.s, self.fault, self.way = s, fault, way

@@ -1,4 +1,4 @@
-"""Draw the mistakes, audit the objectives, and compare what the audit says with what a user should be told."""
+"""Draws the mistakes, audits the objectives, and compares what the audit says with what it should say."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ FIRST: list[Style] = network_styles.STYLES + torch_styles.STYLES + library_style
 STYLES = FIRST + foreign_styles.STYLES
 GOOD = ("passes", "caught", "withheld as expected")
 
-# What the audit and the expectation still disagree on, and why. The expectations stay as they were written.
+# Where audit and expectation still differ, and why. The expectations stay as they were written.
 NOTES = {
     ("log variance", "another sigma in the sample"): "not seen: the audit takes sigma from the KL's name for it, and "
     "does not ask whether the draws have the same; docs/audit.md says so",
@@ -31,7 +31,7 @@ NOTES = {
 
 
 def drawn_faults() -> dict[str, str]:
-    """Return the mistake of each style: one of those used least so far, drawn from the seed. Later styles come last."""
+    """Return the mistake of each style, drawn from those that were used least so far; the later styles draw last."""
     draw, used, found = random.Random(f"{SEED}/faults"), Counter[str](), {}
     for styles in (FIRST, foreign_styles.STYLES):
         for style in draw.sample(styles, len(styles)):
@@ -42,7 +42,10 @@ def drawn_faults() -> dict[str, str]:
 
 
 def plan(every_mistake: bool = False) -> Iterator[tuple[Style, str | None]]:
-    """Yield each style, right and with its mistake or all that it can have; what is not installed is left out."""
+    """Yield each style without and with its mistake, or with each mistake that it can have.
+
+    Styles whose library is not installed are left out.
+    """
     faults = drawn_faults()
     for style in STYLES:
         if style.needs is None or importlib.util.find_spec(style.needs) is not None:
@@ -77,7 +80,7 @@ def _own_store(style: Style):
 
 
 def _cell(objective: Objective, told: Told) -> str:
-    """Return the cell of the confusion table, and whether the number is right."""
+    """Return the cell of the confusion table; its name also says whether the KL's number is right."""
     wanted = objective.expected
     if not wanted.fails:
         if told.fails:

@@ -1,1 +1,1 @@
-"""How fast our code is beside the documents' own, measured in one run, block by block in turn."""
+"""Speed of our code beside the documents' own code: both run in turn, block by block, in one run."""

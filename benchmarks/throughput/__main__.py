@@ -1,4 +1,4 @@
-"""`python -m benchmarks.throughput`: our code beside the documents' own, in turn in one run."""
+"""`python -m benchmarks.throughput`: times our code and the documents' own in turn, in one run."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from benchmarks.throughput import measure
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Measure what the words ask for, those of the process by default, and return the exit code."""
+    """Measure what the command line asks for, and return the exit code."""
     return guarded(lambda: _throughput(_parser().parse_args(argv)))
 
 

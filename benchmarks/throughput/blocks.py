@@ -1,6 +1,6 @@
 """Blocks of work timed in turn: ours, the document's, a matrix product, ours, ...
 
-All three see the same machine in the same minute, so that load, heat and clock rates divide out of their ratios.
+All three run on the same machine in the same minute, so that load, heat and clock rate hardly change their ratios.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from bench.core.products import matrix_products
 from bench.core.timing import Stopwatch
 
 WARM_UP = 1  # rounds that are not counted
-PRODUCT_SIZE = {"cpu": 2048, "cuda": 8192}  # rows and columns of the factors: large enough for the full rate
+PRODUCT_SIZE = {"cpu": 2048, "cuda": 8192}  # rows and columns of the factors; large enough to reach the full rate
 
 
 @dataclass
 class Side:
     """The blocks of one side."""
 
-    work: float  # units of a block: steps, or draws x images
+    work: float  # units of work in a block: steps, or draws x images
     seconds: list[float] = field(default_factory=list)  # of each block
 
 
@@ -32,10 +32,10 @@ class Comparison:
 
     ours: Side
     document: Side
-    product: Side  # floating-point operations of matrix products in the precision of ours
+    product: Side  # the matrix product, in the precision of ours; its unit is a floating-point operation
 
     def without_first(self, rounds: int) -> Comparison:
-        """Return the comparison without its first rounds."""
+        """Return the comparison without its first `rounds` rounds."""
         sides = (self.ours, self.document, self.product)
         return Comparison(*(Side(side.work, side.seconds[rounds:]) for side in sides))
 
@@ -44,7 +44,7 @@ class MatrixProduct:
     """The calibration: one large product of float32 matrices, multiplied in the precision that is set around it."""
 
     def __init__(self, device: torch.device, threads: int | None = None, size: int | None = None) -> None:
-        """Make the factors; `threads` are those that the machine gives, whatever a framework leaves of them."""
+        """Make the factors. A product uses `threads`, also if a framework has changed PyTorch's number of threads."""
         self.threads = torch.get_num_threads() if threads is None else threads
         self.size = PRODUCT_SIZE[device.type] if size is None else size
         source = torch.Generator().manual_seed(0)
@@ -73,20 +73,20 @@ def time_block(watch: Stopwatch, call: Callable[[], object], times: int) -> floa
 
 
 def fitting(seconds: float, units: int, block_s: float, most: int | None = None) -> int:
-    """Return how many units take about `block_s` seconds if `units` take `seconds`: at least one, at most `most`."""
+    """Return how many units take about `block_s` seconds if `units` take `seconds`; at least 1, at most `most`."""
     count = max(1, round(block_s * units / max(seconds, 1e-9)))
     return count if most is None else min(count, most)
 
 
 @contextmanager
 def as_documented(device: torch.device) -> Iterator[None]:
-    """Run a document's code: products in float32 whatever is chosen for ours, tensors made on the device by default."""
+    """Run a document's code inside the `with`: products in float32, and new tensors on the device by default."""
     with matrix_products("float32", device), nullcontext() if device.type == "cpu" else device:
         yield
 
 
 def cycle(n_rows: int, size: int) -> Iterator[slice]:
-    """Return the slices of full batches of `n_rows` rows, over and over."""
+    """Yield the slices of full batches of `n_rows` rows, again and again."""
     while True:
         for start in range(0, max(1, n_rows - size + 1), size):
             yield slice(start, start + size)

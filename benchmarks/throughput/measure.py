@@ -1,4 +1,4 @@
-"""One approach's speed beside its document's; in a process of its own, as fits run."""
+"""Measures one approach's speed beside its document's, in a process of its own, as fits run."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def requests(
     draws: Sequence[int],
     **how: Any,
 ) -> list[Request]:
-    """Return the requests of every combination; raises ConfigError for what is unknown."""
+    """Return a request for each combination; raises ConfigError for an unknown name."""
     check_known("--what", WHATS, *whats)
     for precision in precisions:
         for device in devices:
@@ -60,7 +60,7 @@ def requests(
 
 
 def run(asked: Sequence[Request], results: Path, tell: Callable[[str], object]) -> tuple[list[Speeds], Table]:
-    """Measure one request after the other, each in a new process; return what was measured, and the table kept."""
+    """Measure each request in a new process; return the measurements and the table that was kept."""
     found: list[Speeds] = []
     before = kept("throughput", results)
     for request in asked:
@@ -76,12 +76,12 @@ def _in_process(request: Request) -> Speeds:
     try:
         return in_own_process(measure, request)
     except BrokenProcessPool:
-        reason = "its process ended without a word, perhaps for want of memory"
+        reason = "its process ended without a message, perhaps because memory was short"
         return Speeds(request, environment.describe(torch.get_num_threads()), "failed", reason)
 
 
 def measure(request: Request) -> Speeds:
-    """Return the record of a request: its rows, or why there are none."""
+    """Return the measurement of a request: its rows, or why there are none."""
     if request.threads:
         torch.set_num_threads(request.threads)
     others, threads = OtherLoad(torch.get_num_threads()), torch.get_num_threads()
@@ -90,7 +90,7 @@ def measure(request: Request) -> Speeds:
             rows = tuple(_rows(request, threads))
     except (MissingFramework, Unsupported) as error:
         return Speeds(request, environment.describe(torch.get_num_threads()), "skipped", str(error))
-    except Exception as error:  # noqa: BLE001 - an approach that fails must not take the others along
+    except Exception as error:  # noqa: BLE001 - if one approach fails, the others are still measured
         reason = f"{type(error).__name__}: {error}".rstrip(": \n").splitlines()[0]
         return Speeds(request, environment.describe(torch.get_num_threads()), "failed", reason)
     made = msgspec.structs.replace(
@@ -123,7 +123,7 @@ def _compared(request: Request, subject: Subject, threads: int) -> list[SpeedRow
 
 
 def make_subject(request: Request) -> Subject:
-    """Return the published approach and the rows it trains on and predicts; raises MissingFramework, DataMissing."""
+    """Return the published approach with its training and test rows; raises MissingFramework, DataMissing."""
     entry = manifest(request.approach)
     recipe = resolve(entry, "published")
     approach = build(entry, recipe, profile("full"))
@@ -136,7 +136,7 @@ def make_subject(request: Request) -> Subject:
 
 
 def _to(split: Split, device: torch.device) -> Split:
-    """Return the split with all but its rows' numbers on the device, as a child process holds it."""
+    """Return the split with its images and labels on the device, as a child process holds it."""
     return Split(split.name, split.x.to(device), split.y.to(device), split.rows)
 
 

@@ -1,8 +1,8 @@
 """Prediction: ours of whole data sets beside the document's loop over its own small batches.
 
-Compared are draws x images a second. Ours is the time that `measuring.predict_split` spends in predict; where the
-document's loop ends with a rule that refuses, ours is the whole of `predict_split` with that rule. The document's rate
-does not depend on how many batches are timed.
+The compared rate is draws x images a second. Our time is what `measuring.predict_split` spends in `predict`. If the
+document's loop ends with a rule that refuses, ours is the time of all of `predict_split` and of that rule. The
+document's rate does not depend on how many batches are timed.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from benchmarks.throughput.yardsticks import Yardstick
 
 
 def modes(posterior: Posterior) -> list[Posterior]:
-    """Return the posterior and, where it offers one, that with one noise vector for all rows (noise "shared")."""
+    """Return the posterior and, if it has one, its faster form `per_row`."""
     try:
         fast = posterior.per_row()
     except Unsupported:
@@ -36,10 +36,10 @@ def modes(posterior: Posterior) -> list[Posterior]:
 
 
 def images_for(posterior: Posterior, test: Split, n_draws: int, most: int | None) -> Split:
-    """Return the images to predict: all, or one block where every row has noise of its own, at most `most`.
+    """Return the images to predict, at most `most`: all, or one block if every row has its own noise.
 
-    With one network for all rows its drawing is shared by them, so that fewer rows would be slower than all; with a
-    noise vector for each row, every block costs the same.
+    If a draw is one network, all rows share the time to draw it, so that fewer rows would give a lower rate. If every
+    row has its own noise, one block has the same rate as all.
     """
     limit = block_rows(posterior, n_draws) if posterior.noise == "row" else len(test)
     return first_rows(test, limit if most is None else min(limit, most))
@@ -55,18 +55,7 @@ def compare_prediction(
     rounds: int,
     block_s: float,
 ) -> Comparison:
-    """Return rounds of blocks of about `block_s` seconds: ours at least all images, the document's at least a batch.
-
-    Args:
-        subject: the approach.
-        posterior: what predicts.
-        yardstick: the document's loop.
-        product: the calibration.
-        images: what is predicted.
-        wanted_draws: draws of each image.
-        rounds: blocks of each side.
-        block_s: seconds of a block.
-    """
+    """Time rounds of blocks of about `block_s` seconds; ours predicts at least all images, the document a batch."""
     draws = draws_of(posterior, wanted_draws)
     watch = Stopwatch(subject.device, yardstick.settle)
     batches = cycle(len(images), yardstick.predict_rows)
@@ -85,7 +74,7 @@ def compare_prediction(
         Side(document_times * rows * len(draws)),
         Side(product.flops),
     )
-    warm_up = WARM_UP if ours_times > 1 else 0  # where one call fills a block, the first of each has warmed up
+    warm_up = WARM_UP if ours_times > 1 else 0  # if one call fills a block, the calls above have warmed up
     for _ in range(warm_up + rounds):
         found.ours.seconds.append(ours(ours_times))
         found.document.seconds.append(document(document_times))

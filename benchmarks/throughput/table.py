@@ -63,7 +63,7 @@ CAPTION = (
 
 @dataclass(frozen=True)
 class Request:
-    """What to measure of one approach, and how."""
+    """What is measured of one approach, and how."""
 
     approach: str
     what: str = "train"  # or "predict"
@@ -72,26 +72,26 @@ class Request:
     draws: int = 100  # of a prediction
     rounds: int = 7  # blocks of each side
     block_s: float = 1.0  # seconds of a block
-    images: int | None = None  # predict at most so many test images
+    images: int | None = None  # test images to predict at most
     threads: int | None = None
     data_dir: str | None = None
 
 
 @dataclass(frozen=True)
 class SpeedRow:
-    """One thing measured on both sides."""
+    """One measurement of both sides: the training step, or a kind of prediction."""
 
     title: str
     compared: Comparison
     flops_per_unit: float
-    ours: str  # what a block is, in words
-    document: str
+    ours: str  # the work in one of our blocks, in words
+    document: str  # the work in one of the document's blocks
     overhead_s: float | None = None
 
 
 @dataclass(frozen=True)
 class Speeds:
-    """What was measured of a request."""
+    """The measurement of a request."""
 
     request: Request
     provenance: Provenance
@@ -113,7 +113,7 @@ def load_targets(path: Path = TARGETS) -> dict[tuple[str, str], float]:
 
 
 def throughput_table(records: Sequence[Speeds], before: MeasuredTable = NOTHING) -> Table:
-    """One row for each thing measured, in the order of the approaches, beside rows kept before.
+    """Return a row for each measurement, and the other rows of the table that was kept before.
 
     Raises:
         ConfigError: the file of the targets cannot be read.
@@ -141,7 +141,7 @@ def throughput_table(records: Sequence[Speeds], before: MeasuredTable = NOTHING)
 
 
 def keep_speeds(records: Sequence[Speeds], before: MeasuredTable, results: Path) -> Table:
-    """Keep the table of what was measured, and of what was kept before."""
+    """Keep and return the table of new measurements and of the other rows that were kept before."""
     table = throughput_table(records, before)
     new = {subject(line) for record in records if record.rows for line in _lines(record, {})}
     versions = dict(before.versions)
@@ -156,7 +156,7 @@ def versions_today(approach: str) -> dict[str, int]:
 
 
 def subject(line: Sequence[object]) -> str:
-    """Return what a row is about: approach, kind, device, precision and, of a prediction, the number of draws."""
+    """Return the subject of a row: approach, kind, device, precision and, for a prediction, the number of draws."""
     kind = str(line[1]).split()[0].strip(",")
     return f"{line[0]} {kind} {line[2]} {line[3]} {_n_draws(line) or ''}".rstrip()
 
@@ -173,7 +173,7 @@ def _place(line: Sequence[Entry]) -> tuple[object, ...]:
 
 
 def _missed(lines: Sequence[Sequence[Entry]]) -> list[str]:
-    """Say which targets are missed."""
+    """Return a note about the targets that are missed, if there are any."""
     missed = [
         f"{line[0]}, {line[1]} ({found} of {aim})"
         for line in lines
@@ -226,5 +226,5 @@ def _line(asked: Request, row: SpeedRow, mark: str, target: float | None) -> lis
 
 
 def median_and_range(values: Sequence[float]) -> tuple[Number, str]:
-    """Return the entries of two columns: the median, and the range."""
+    """Return two entries: the median, and the range."""
     return Number(statistics.median(values), THREE), f"{THREE.text(min(values))} - {THREE.text(max(values))}"

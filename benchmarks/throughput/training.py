@@ -1,8 +1,8 @@
-"""Training: our real `Approach.fit`, interrupted after every few steps for a block of the document's.
+"""Training: our real `Approach.fit`, interrupted after every few steps for a block of the document's steps.
 
-The harness's `Context` cuts an epoch after so many steps, and `epoch_end` stops our clock: between two of our epochs
-the document's steps run in the same thread, under their own clock. What a fit does at the start of an epoch (the order
-of the rows) is counted as ours; setting up and the first epoch are not.
+`BlockContext` cuts each epoch after a few steps, and its `epoch_end` stops our clock. Between two of our epochs, the
+document's steps run in the same thread with their own clock. Our time includes what a fit does at the start of an epoch
+(the order of the rows), but not the set-up and the first epoch.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from bench.interface import Approach, Context, Posterior, Split, Task
 from benchmarks.throughput.blocks import WARM_UP, Comparison, MatrixProduct, Side, as_documented, fitting, time_block
 from benchmarks.throughput.yardsticks import Yardstick
 
-PILOT_STEPS = 4  # of ours, and one of the document's, to find out how many fill a block
+PILOT_STEPS = 4  # our steps that are timed first, to know how many fill a block; the document takes one
 TINY_INPUTS = 8
 TINY_STEPS, TINY_EPOCHS = 50, 5
 
 
 @dataclass(frozen=True)
 class Subject:
-    """An approach and what it learns."""
+    """An approach with its data."""
 
     approach: Approach
     task: Task
@@ -44,7 +44,7 @@ class Subject:
 
 
 class BlockContext(Context):
-    """Cuts every epoch to a block of steps, times it, and calls `between` while the clock stands."""
+    """Cuts every epoch to a block of steps, times it, and calls `between` while its clock is stopped."""
 
     def __init__(
         self, seed: int, device: torch.device, steps: int, watch: Stopwatch, between: Callable[[], object]
@@ -54,7 +54,7 @@ class BlockContext(Context):
         self._watch, self._between = watch, between
 
     def restore(self) -> tuple[int, Mapping[str, Tensor]] | None:
-        """Start the clock: a fit asks for this when it has set up."""
+        """Start the clock; a fit calls this when its set-up is done."""
         self._watch.start()
         return None
 
@@ -75,20 +75,25 @@ class BlockContext(Context):
 def compare_training(
     subject: Subject, yardstick: Yardstick, product: MatrixProduct, rounds: int, block_s: float
 ) -> Comparison:
-    """Return `rounds` rounds of blocks of about `block_s` seconds, and at most an epoch, each."""
-    pilot = alternate(subject, yardstick, product, PILOT_STEPS, 1, rounds=1)
-    most = max(1, len(subject.train) // subject.batch_size)
-    ours = fitting(pilot.ours.seconds[0], PILOT_STEPS, block_s, most)
-    document = fitting(pilot.document.seconds[0], 1, block_s)
+    """Time `rounds` rounds of blocks of about `block_s` seconds; a block is at most an epoch."""
+    ours, document = steps_of_a_block(subject, yardstick, product, block_s)
     return alternate(subject, yardstick, product, ours, document, rounds)
+
+
+def steps_of_a_block(subject: Subject, yardstick: Yardstick, product: MatrixProduct, block_s: float) -> tuple[int, int]:
+    """Return how many of our steps, at most an epoch, and how many of the document's take about `block_s` seconds."""
+    pilot = alternate(subject, yardstick, product, PILOT_STEPS, 1, rounds=1)
+    epoch = max(1, len(subject.train) // subject.batch_size)
+    ours = fitting(pilot.ours.seconds[0], PILOT_STEPS, block_s, epoch)
+    return ours, fitting(pilot.document.seconds[0], 1, block_s)
 
 
 def alternate(
     subject: Subject, yardstick: Yardstick, product: MatrixProduct, ours: int, document: int, rounds: int
 ) -> Comparison:
-    """Return rounds of `ours` of our steps and `document` of the document's, after a warm-up round."""
+    """Time rounds of `ours` of our steps and `document` of the document's steps, after a warm-up round."""
     found = Comparison(Side(ours), Side(document), Side(product.flops))
-    watch = Stopwatch(subject.device, yardstick.settle)  # of all but our blocks, between which it runs
+    watch = Stopwatch(subject.device, yardstick.settle)  # for the document's steps and the product
 
     def between() -> None:
         with as_documented(subject.device), yardstick.session():
@@ -103,10 +108,10 @@ def alternate(
 
 
 def overhead_seconds(subject: Subject, yardstick: Yardstick) -> float:
-    """Return the seconds of one of our steps that are no arithmetic: median of steps of the smallest network.
+    """Return the seconds of one of our steps that are no arithmetic: the median time of a step of a tiny network.
 
-    The same calls of Python and of the framework, batch size included, on a network of a few units: what stays of a
-    step's time however fast the arithmetic becomes. An upper bound where a framework works while Python prepares.
+    The tiny network needs the same calls of Python and of the framework, with the same batch size. So its time would
+    stay, however fast the arithmetic became. It is an upper bound if a framework works while Python prepares.
     """
     n_rows = TINY_STEPS * subject.batch_size
     source = generator(subject.seed, "overhead")
@@ -122,7 +127,7 @@ def overhead_seconds(subject: Subject, yardstick: Yardstick) -> float:
 
 
 def short_fit(subject: Subject, steps: int = 2) -> Posterior:
-    """Return a posterior of a few steps: how fast it predicts does not depend on what it has learnt."""
+    """Return a posterior after a few steps; how fast it predicts does not depend on its training."""
     watch = Stopwatch(subject.device)
     context = BlockContext(subject.seed, subject.device, steps, watch, lambda: None)
     return dataclasses.replace(subject.approach, epochs=1).fit(subject.train, subject.task, context)

@@ -1,8 +1,8 @@
-"""The documents' own code (`benchmarks/documents`) as it is timed beside ours.
+"""The documents' own code (`benchmarks/documents`), prepared to be timed beside ours.
 
-Floating-point operations are those of the matrix products that a step or a prediction needs: a product
-[B, n_in] x [n_in, n_out] counts 2 B n_in n_out. Noise, activations, losses and optimisers do not count, so that the
-share of the product rate that code reaches says how much of its time goes elsewhere.
+The counted floating-point operations are those of the matrix products that a step or a prediction needs: a product
+[B, n_in] x [n_in, n_out] counts 2 B n_in n_out. Noise, activations, losses and optimisers do not count. So the rate
+that code reaches, as a share of the rate of a large product, says how much of its time goes into other work.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ from benchmarks.documents import dropout_fcn, linear_bbb, mlp
 from benchmarks.throughput.blocks import cycle
 
 BATCH = 128  # rows of a training step of every document
-BYTES_OVER_126 = 255 / 126  # from pixels in 0..1 to those of rabanser2017, which divides bytes by 126
+BYTES_OVER_126 = 255 / 126  # factor from pixels in 0..1 to those of rabanser2017, which divides bytes by 126
 
 
 class Yardstick(ABC):
-    """A document's training step and prediction loop, at its own batch sizes, and the arithmetic that ours needs.
+    """A document's training step and prediction loop with its own batch sizes, and the operations that ours needs.
 
-    Batches are tensors that lie ready in memory: what a document's data loader costs is not held against it.
+    Batches are tensors that lie ready in memory, so that the time of a document's data loader does not count.
     """
 
-    smallest: ClassVar[Mapping[str, Any]]  # fields that make our network so small that its arithmetic costs nothing
+    smallest: ClassVar[Mapping[str, Any]]  # fields of our approach that make its network tiny
     predict_rows: ClassVar[int] = 128  # rows of a batch of the document's prediction
     refuses: ClassVar[bool] = False  # the document's prediction ends with a rule that can refuse
 
     def __init__(self, train: Split, sizes: Sequence[int]) -> None:
-        """Take the training rows; `sizes` are inputs, hidden units of the layers that are used, outputs."""
+        """Take the training rows; `sizes`: inputs, hidden units of the used layers, outputs."""
         self.train, self.sizes, self._batches = train, sizes, cycle(len(train), BATCH)
 
     def next_batch(self) -> tuple[Tensor, Tensor]:
@@ -48,18 +48,18 @@ class Yardstick(ABC):
 
     @abstractmethod
     def step(self) -> object:
-        """Take the next training step, what the document reads of it included; call it inside `session`."""
+        """Take the next training step, and read from it what the document reads; call it inside `session`."""
 
     @abstractmethod
     def predict(self, images: Tensor, n_draws: int) -> object:
         """Predict images [B, n_inputs], pixels in [0, 1]; call it inside `session`."""
 
     def session(self) -> AbstractContextManager[object]:
-        """Return what the document's code must run in, such as its framework's global state."""
+        """Return the context in which the document's code must run, such as its framework's global state."""
         return nullcontext()
 
     def settle(self) -> None:  # noqa: B027 - most frameworks have no queue that PyTorch does not know
-        """Wait for work that the framework still has in its queue, ours or the document's."""
+        """Wait until the framework has done all queued work, ours or the document's."""
 
     def layer_flops(self, n_rows: int) -> list[float]:
         """Return the operations of one forward pass of each layer."""
@@ -143,7 +143,7 @@ class LinearBbb(Yardstick):
 
 
 class _InPyro(Yardstick):
-    """A document in Pyro, with the parameters that its steps make, in a store of their own, and without validation."""
+    """A document in Pyro, with its own store of parameters and without validation."""
 
     smallest: ClassVar = {"n_hidden": 8}
     document: Any
@@ -154,7 +154,7 @@ class _InPyro(Yardstick):
 
     @contextmanager
     def session(self) -> Iterator[None]:
-        """Give the body the document's parameters, and keep what it makes of them."""
+        """Give the body the document's store of parameters, and keep the changes."""
         import pyro
 
         with pyro.validation_enabled(False), pyro.get_param_store().scope(self._store), warnings.catch_warnings():
@@ -166,7 +166,7 @@ class _InPyro(Yardstick):
             yield
 
     def step(self) -> object:
-        """Return the loss of the step, and what else the document reads."""
+        """Return the loss of the step and, for some documents, other numbers that they read."""
         return self.document.training_step(*self.next_batch())
 
 
@@ -187,13 +187,13 @@ class PyroHiddenLayer(_InPyro):
         return self.document.predict(images, n_draws)
 
     def training_flops(self, n_rows: int) -> float:
-        """Return those of means and variances, each a product, and of the draw for the accuracy after the step."""
+        """See `Yardstick`. Means and variances are a product each; one more draw after the step gives the accuracy."""
         return 2 * (super().training_flops(n_rows) + sum(self.layer_flops(n_rows)))
 
     def prediction_flops(self, n_rows: int, n_draws: int, noise: Noise) -> float:
-        """Return those of means and variances, the first layer's once for all draws.
+        """See `Yardstick`. Means and variances are a product each, in the first layer once for all draws.
 
-        With noise "shared" the later layers' weights are drawn: one product each.
+        With noise "shared", the later layers' weights are drawn: one product each.
         """
         if noise != "row":
             return super().prediction_flops(n_rows, n_draws, noise)
@@ -246,9 +246,10 @@ class MxnetBbb(Yardstick):
         return self.document.step(self.x[rows], self.y[rows])
 
     def predict(self, images: Tensor, n_draws: int) -> Any:
-        """Return log-probabilities [S, B, K]; the document has no such loop, so all batches go through the same draws.
+        """Return log-probabilities [S, B, K].
 
-        Drawing comes before the first timed block, which favours the document: each batch its own is slower.
+        The document has no loop over draws, so that all batches use the same draws. They are drawn before the first
+        timed block, which favours the document: new draws for each batch would be slower.
         """
         if len(self.networks) != n_draws:
             self.networks = self.document.draw_networks(n_draws)
@@ -268,9 +269,9 @@ YARDSTICKS = {
     "linear_bbb": LinearBbb,
     "mxnet_bbb": MxnetBbb,
 }
-"""By approach: (training rows on the device to use, seed, sizes for tests) -> yardstick.
+"""By approach: (training rows on the device, seed, layer sizes) -> yardstick. Only tests give sizes.
 
-Those in Pyro and MXNet import it when they are made.
+A yardstick in Pyro or MXNet imports its framework when it is made.
 """
 
 

@@ -1,4 +1,4 @@
-"""PyTorch's Adam on one flat vector, fused if that is faster, with a state that can be stored and restored."""
+"""PyTorch's Adam on one flat vector, fused if that is faster. Its state can be stored and restored."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 import torch
 from torch import Tensor
 
-FUSE_FROM = 2**15  # numbers; for fewer, waking the fused kernel's threads costs more than the whole step
+FUSE_FROM = 2**15  # numbers in the vector; for fewer, waking the fused kernel's threads takes longer than the step
 
 Part = Callable[[Tensor, int], Tensor]
 """(the vector of all seeds, index of a seed) -> view of that seed's numbers."""

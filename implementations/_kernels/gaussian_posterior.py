@@ -20,10 +20,10 @@ from itertools import compress
 import torch
 from torch import Tensor
 
-from bench.core.errors import ContractViolation, Unsupported, check_known
+from bench.core.errors import Unsupported
 from bench.core.streams import normals_
 from bench.interface import Categorical, Gaussian, Marginal, Noise, Posterior
-from implementations._kernels.layout import Layout
+from implementations._kernels.layout import Layout, check_masks
 from implementations._kernels.network_draws import (
     ROWS_AT_A_TIME,
     Activation,
@@ -84,7 +84,7 @@ class GaussianPosterior(Posterior):
         self._family, self._mu, self._sigma = family, mu, sigma
         self.n_draws: int | None = 1 if sigma is None else None
         self.noise: Noise = "none" if sigma is None else noise
-        self._drawn: tuple[range, torch.device, Tensor] | None = None  # a memory of the last draws
+        self._drawn: tuple[range, torch.device, Tensor] | None = None  # the last draws and their numbers
 
     @torch.no_grad()
     def predict(self, x: Tensor, draws: range, rows: Tensor) -> Categorical | Gaussian:
@@ -120,11 +120,10 @@ class GaussianPosterior(Posterior):
         }
 
     def masked(self, keep: Mapping[str, Tensor]) -> GaussianPosterior:
-        """Return the posterior with mu = sigma = 0 where keep is False; tensors not named are kept whole.
+        """Return the posterior with mu = sigma = 0 where keep is False; tensors not named are kept.
 
         Raises:
-            ConfigError: a name that is not a parameter tensor.
-            ContractViolation: a mask of another shape than its tensor.
+            ConfigError, ContractViolation: as `check_masks`.
         """
         kept = self._kept(keep)
         sigma = None if self._sigma is None else self._sigma * kept
@@ -134,25 +133,21 @@ class GaussianPosterior(Posterior):
         """Return the posterior with mean 0 and standard deviation `std` where keep is False.
 
         Raises:
-            ConfigError, ContractViolation: as `masked`.
+            ConfigError, ContractViolation: as `check_masks`.
             Unsupported: a network without standard deviations.
         """
         kept = self._kept(keep)
         if self._sigma is None:
-            raise Unsupported("the network has no standard deviations, of which some could stay")
+            raise Unsupported("the network has no standard deviations to keep")
         sigma = torch.where(kept, self._sigma, std)
         return GaussianPosterior(self._family, self._mu * kept, sigma, self.noise)
 
     def _kept(self, keep: Mapping[str, Tensor]) -> Tensor:
-        """Return the masks of all tensors as one, bool [P]; raises as `masked`."""
+        """Return the masks of all tensors as one vector, bool [P]; raises as `check_masks`."""
         kept = torch.ones_like(self._mu, dtype=torch.bool)
         views = self._family.named(kept)
+        check_masks(keep, views)
         for name, mask in keep.items():
-            check_known("parameter tensor", views, name)
-            if mask.shape != views[name].shape:
-                raise ContractViolation(
-                    f"mask of '{name}' has shape {list(mask.shape)}; the tensor has {list(views[name].shape)}"
-                )
             views[name].copy_(mask)
         return kept
 
@@ -217,7 +212,7 @@ class GaussianPosterior(Posterior):
         return WholeNetworks(family.used_layout, family.activation, family.input_scale, mu, sigma)
 
     def _groups(self, network: NetworkDraws, draws: range) -> Iterator[tuple[slice, Tensor]]:
-        """Yield positions in `draws` and the numbers of the draws there [draws, n_numbers], to be read only."""
+        """Yield positions in `draws` and the numbers of these draws, [draws, n_numbers]; do not change them."""
         size = max(1, GROUP_NUMBERS // network.n_numbers)
         for start in range(0, len(draws), size):
             yield slice(start, start + size), self._numbers(network, draws[start : start + size])

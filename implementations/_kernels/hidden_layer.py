@@ -46,7 +46,7 @@ class MatmulHiddenLayer(HiddenLayer):
 
 @dataclass(frozen=True)
 class Weights:
-    """Numbers that depend only on one layer's parameters, computed once and used until the parameters change.
+    """Numbers that depend only on one layer's parameters; computed once, and used until the parameters change.
 
     std = dropout (floor + exp(log_excess)). Autograd does not see them; `FusedHiddenLayer` has its own gradient.
     """
@@ -105,7 +105,7 @@ class FusedHiddenLayer(MatmulHiddenLayer):
         include_hidden_bias: bool = True,
         normals: Callable[[Tensor], Tensor] = Tensor.normal_,
     ) -> None:
-        """Take X [B, D], the parameters [D, H], [D, H] and 0-dim, and `weights` = `Weights.of` them.
+        """Take X [B, D], mean and log_excess [D, H], dropout (0-dim), and `Weights.of` these parameters.
 
         `normals` fills a tensor with standard normals and returns it.
         """

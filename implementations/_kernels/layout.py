@@ -1,16 +1,18 @@
-"""All weights of a fully connected network in one flat vector, and the forward pass through it.
+"""All weights of a fully connected network in one flat vector, masks for them, and forward passes.
 
-Shapes: B rows, P scalar weights. In a flat vector, one in-place operation updates all layers. All functions also take E
-networks at once: every shape then has E in front.
+Shapes: B rows, P scalar weights. In a flat vector, one in-place operation updates all layers. All functions except
+`check_masks` and `linearised` also take E networks at once: every shape then has E in front.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+
+from bench.core.errors import ContractViolation, check_known
 
 Layers = Sequence[tuple[Tensor, Tensor]]  # (matrix, bias) of each
 
@@ -53,16 +55,25 @@ class Layout:
         return [like.new_empty(*like.shape[:-1], n_rows, width) for width in self.sizes[1:]]
 
 
+def check_masks(keep: Mapping[str, Tensor], tensors: Mapping[str, Tensor]) -> None:
+    """Check that masks, by name of a parameter tensor, fit the tensors.
+
+    Raises:
+        ConfigError: a name that is not a tensor's.
+        ContractViolation: a mask of another shape than its tensor.
+    """
+    for name, mask in keep.items():
+        check_known("parameter tensor", tensors, name)
+        if mask.shape != tensors[name].shape:
+            raise ContractViolation(
+                f"mask of '{name}' has shape {list(mask.shape)}; the tensor has {list(tensors[name].shape)}"
+            )
+
+
 def forward(x: Tensor, layers: Layers, activations: Sequence[Tensor]) -> Tensor:
-    """Run x [B, in] through sigmoid hidden layers and a linear output layer.
+    """Run x [B, in] through sigmoid hidden layers and a linear output layer, and return the outputs [B, outputs].
 
-    Args:
-        x: inputs.
-        layers: (matrix, bias) of each layer.
-        activations: one buffer [B, width] for each layer. They are filled here; a backward pass needs them.
-
-    Returns:
-        The last buffer, [B, outputs].
+    `activations`: a buffer [B, width] for each layer, which is filled here; a backward pass needs them.
     """
     for depth, ((matrix, bias), out) in enumerate(zip(layers, activations, strict=True)):
         affine(x, matrix, bias, out)

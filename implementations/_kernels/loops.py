@@ -14,7 +14,10 @@ from bench.core.noise import compiled_loops
 
 
 def loops_for(value: Tensor, module: str = "compiled") -> ModuleType | None:
-    """Return the loops of a module of `bench.core` if they serve tensors like `value` (float32 on a CPU), else None."""
+    """Return the compiled loops of a module of `bench.core`.
+
+    None if `value` is not float32 on a CPU, or without numba.
+    """
     return compiled_loops(module) if value.is_cpu and value.dtype == torch.float32 else None
 
 

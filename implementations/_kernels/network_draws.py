@@ -40,9 +40,9 @@ def row_blocks(x: Tensor) -> list[Tensor]:
 
 
 class NetworkDraws(ABC):
-    """Turns the numbers of a draw into a network, in the type and on the device of its means."""
+    """Turns the numbers of a draw into outputs of a network, in the type and on the device of its means."""
 
-    n_numbers: int  # of a draw
+    n_numbers: int  # length of the vector of numbers that makes one draw
 
     def __init__(self, layout: Layout, activation: Activation, input_scale: float, mu: Tensor) -> None:
         """Take means [P]; `input_scale` multiplies x, `activation` follows each layer but the last."""
@@ -61,7 +61,7 @@ class NetworkDraws(ABC):
 
     @abstractmethod
     def begin(self, x: Tensor) -> tuple[Tensor, ...]:
-        """Return the tensors of a block of rows x [B, in] that are the same for all draws."""
+        """Return what is the same for all draws of a block of rows x [B, in]."""
 
     @abstractmethod
     def forward(self, begun: tuple[Tensor, ...], numbers: Tensor, out: Tensor) -> None:
@@ -90,7 +90,7 @@ class WholeNetworks(NetworkDraws):
         self.n_numbers = len(mu)
 
     def place_(self, normals: Tensor) -> None:
-        """Turn normals [S, P] into weights, or overwrite them where there is no noise."""
+        """Turn normals [S, P] into weights; without noise, overwrite them with the means."""
         if self._sigma is None:
             normals.copy_(self._mu)
         else:

@@ -18,14 +18,7 @@ class ReluNetwork:
     """Weights [P] and their gradient [P], with buffers for the layers' outputs."""
 
     def __init__(self, layout: Layout, weights: Tensor, gradient: Tensor, batch_size: int) -> None:
-        """Look at `weights`, which the caller changes, and write into `gradient`.
-
-        Args:
-            layout: sizes of the layers.
-            weights: [P].
-            gradient: [P].
-            batch_size: rows of the largest batch.
-        """
+        """Read `weights` [P], which the caller changes, and write `gradient` [P]; `batch_size` rows at most."""
         self._layers = layout.layers(weights)
         self._gradients = layout.layers(gradient)
         self._outputs = layout.activations(batch_size, weights)
@@ -34,11 +27,8 @@ class ReluNetwork:
     def differentiate(self, x: Tensor, y: Tensor, scale: float, masks: Sequence[Tensor] = ()) -> Tensor:
         """Write the gradient of `scale` times the summed negative log-likelihood; return that sum, nats, [].
 
-        Args:
-            x: inputs [B, n_inputs].
-            y: labels int64 [B].
-            scale: factor of the sum, such as 1, or 1/B for the mean.
-            masks: one factor [B, width] for the outputs of each hidden layer, such as those of dropout; () for none.
+        x [B, n_inputs], y int64 [B]. With scale 1/B it is the gradient of the mean. `masks` multiply the outputs of
+        each hidden layer, [B, width], such as those of dropout; () for none.
         """
         outputs = [buffer[: len(x)] for buffer in self._outputs]
         below = [x, *outputs[:-1]]

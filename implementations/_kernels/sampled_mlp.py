@@ -68,15 +68,9 @@ class SampledMlp:
         dtype: torch.dtype = torch.float32,
         device: torch.device | str = "cpu",
     ) -> None:
-        """Allocate all buffers; the caller must fill the parameters and the noise.
+        """Allocate all buffers, for batches of at most `batch_size` rows; the caller fills parameters and noise.
 
-        Args:
-            layout: sizes of the layers.
-            objective: what is minimised.
-            batch_size: rows of the largest batch.
-            n_seeds: E; above 1, batches and losses have E in front.
-            dtype: of the parameters and all computation.
-            device: where they live.
+        With `n_seeds` E above 1, batches and losses have E in front.
         """
         self._shape = (layout.n_weights,) if n_seeds == 1 else (n_seeds, layout.n_weights)
         size = math.prod(self._shape)

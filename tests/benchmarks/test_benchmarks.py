@@ -15,7 +15,18 @@ from bench.cli.main import main
 from bench.core.errors import BenchError, ConfigError
 from bench.interface import Split, Task
 from bench.plan.registry import load_class
-from benchmarks import blundell_steps, calibration, many_seeds, memory, shares, verdicts, whole
+from benchmarks import (
+    blundell_steps,
+    calibration,
+    cluster,
+    elbo_intervals,
+    many_seeds,
+    memory,
+    search,
+    shares,
+    verdicts,
+    whole,
+)
 from benchmarks.outsider import __main__ as outsider
 from benchmarks.throughput.blocks import MatrixProduct
 from benchmarks.throughput.training import Subject
@@ -23,7 +34,7 @@ from benchmarks.throughput.yardsticks import YARDSTICKS, names
 
 
 def test_ratio_is_the_median_of_the_rounds_own():
-    # 2/1, 30/10, 4/1: a round in which everything took ten times as long weighs no more than the others
+    # 2/1, 30/10, 4/1: a round in which everything took ten times as long counts like any other
     assert calibration.ratio([2.0, 30.0, 4.0], [1.0, 10.0, 1.0]) == 3.0
 
 
@@ -205,10 +216,10 @@ def cpu_seconds():
 
 @needs_proc
 def test_memory_and_work_are_those_of_all_processes_of_a_run():
-    """200 MiB of a process and 100 MiB of its child are there together; alone neither has as much.
+    """A process has 200 MiB and its child 100 MiB at the same time; neither has 300 MiB alone.
 
-    The child works for a second and ends before its parent, which counts it once. This process's own work (looking, and
-    adding up what processes share) counts too: beside other load it has been half a second.
+    The child works for a second and ends before its parent, and must be counted once. The work of this process (reading
+    the memory and adding it up) counts too; beside other load it has been half a second.
     """
     before = cpu_seconds()
     with subprocess.Popen([sys.executable, "-c", PARENT_AND_CHILD]) as process:
@@ -219,7 +230,7 @@ def test_memory_and_work_are_those_of_all_processes_of_a_run():
 
 @needs_proc
 def test_a_whole_run_of_a_toy(tmp_path, monkeypatch, capsys):
-    """The rate and the run are processes of their own, as they are; the plan is made here."""
+    """The rate and the run are processes of their own, as for a user; the plan is made in this process."""
     output = whole._output
 
     def planned_here(arguments):
@@ -308,10 +319,15 @@ def test_a_part_of_a_table_does_not_replace_the_whole(monkeypatch, tmp_path, cap
         (many_seeds, ["nope"], "unknown approach 'nope'"),
         (blundell_steps, ["abc"], "'abc' is not a count"),
         (outsider, ["nope"], "unknown style 'nope'"),
+        (outsider, ["--every"], "--every"),
         (verdicts, ["--times", "3"], "give 100 or more"),
+        (verdicts, ["--times", "few"], "'few' is not a count"),
         (shares, ["nope"], "unknown approach 'nope'"),
         (shares, ["mxnet_bbb"], "mxnet_bbb runs on MXNet, whose operators PyTorch's profiler does not see"),
         (whole, ["new", "everything"], "unknown part 'everything'"),
+        (elbo_intervals, ["--models", "0"], "'0' is not a count"),
+        (search, ["swag", "--epochs", "-1"], "'-1' is not a count"),
+        (cluster, ["now"], "now"),
     ],
 )
 def test_nonsense_ends_the_benchmarks_with_a_line(module, arguments, message, monkeypatch, tmp_path, capsys):

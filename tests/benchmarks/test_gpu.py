@@ -1,4 +1,4 @@
-"""The GPU day: pieces that are done stay done, one that is out of time goes on, and nothing unknown is started."""
+"""The pieces that need a GPU: done pieces stay done, one that ran out of time goes on, unknown ones are refused."""
 
 import json
 import sys

@@ -1,4 +1,4 @@
-"""The speeds beside other people's libraries: what is measured when, intervals by hand, and the table."""
+"""Speeds beside other people's libraries: the order of measurements, intervals computed by hand, and the table."""
 
 import importlib.metadata
 from dataclasses import replace
@@ -37,13 +37,13 @@ def test_an_interval_of_a_median_is_two_of_the_ordered_values(n, k):
 
 
 def test_a_ratio_is_the_median_of_the_rounds_own():
-    """Of 2/1, 4/8 and 9/3: a round in which both sides were slow counts like any other."""
+    """The ratios are 2/1, 4/8 and 9/3: a round in which both sides were slow counts like any other."""
     assert ratio([2.0, 4.0, 9.0], [1.0, 8.0, 3.0]) == (2.0, 0.5, 3.0)
 
 
 @pytest.mark.parametrize("rounds", [1, 2, 5, 21])
 def test_the_order_of_a_round_alternates(rounds):
-    """Even rounds go adapter, library, kernels; odd rounds the other way round."""
+    """Even rounds have the order adapter, library, kernels; odd rounds have the opposite order."""
     order, after = [], turns(rounds, ["library", "kernels"])
     assert next(after) == []  # the warm-up
     for blocks in after:
@@ -76,7 +76,7 @@ def test_each_library_is_measured_beside_ours(library):
 
 
 def speeds(**changes):
-    """Of torchbnn: three times as long as our kernels, half as long again for answers, and an adapter of 1.02."""
+    """torchbnn takes 3 times as long as our kernels for a step, 1.5 times for answers; the adapter's ratio is 1.02."""
     compared = [
         Compared(what=what, library="torchbnn", side=side, seconds=[own] * 21, library_seconds=[theirs] * 21)
         for what, side, own, theirs in (

@@ -1,4 +1,4 @@
-"""The tables about the suite itself: the committed ones are as kept, and damaged ones are named."""
+"""Tables about the suite itself: the committed ones are up to date, and damaged ones are named."""
 
 import json
 

@@ -1,6 +1,6 @@
-"""The auditor on objectives that were written before it ran on them: a fast part of the eighty.
+"""The audit of objectives that were written before it ran on them: a fast part of the eighty.
 
-`python -m benchmarks.outsider` runs all.
+`python -m benchmarks.outsider` audits all.
 """
 
 import pytest

@@ -1,4 +1,4 @@
-"""Small planted faults: what is changed while one is planted, and how its runs are kept."""
+"""Small planted faults: what a planted fault changes, and how its runs are kept."""
 
 from msgspec import structs
 
@@ -44,4 +44,4 @@ def test_saved_runs_take_the_place_of_older_ones_and_keep_every_digit(tmp_path):
 def test_the_shipped_runs_are_of_the_faults_that_can_be_planted():
     shipped = read_runs()
     assert {f"{run.fault}/{run.approach}" for run in shipped} == set(PLANTS)
-    assert min(run.seed for run in shipped) >= 1000  # none of those that judge
+    assert min(run.seed for run in shipped) >= 1000  # no seed of the records that judge

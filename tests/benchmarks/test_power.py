@@ -1,4 +1,4 @@
-"""How surely the gate catches planted faults: worked effects, their table, and the shipped one."""
+"""How likely the gate catches planted faults: effects computed by hand, their table, and the shipped table."""
 
 import sys
 
@@ -18,7 +18,7 @@ PUBLISHED = "mlp/published/common"
 
 @pytest.fixture
 def run(tmp_path, monkeypatch):
-    """Return the command on made-up records and effects: two that nothing hides, one of no size."""
+    """Return the command on made-up records and effects: two large effects, and one that is nearly zero."""
     path, _, reference, _ = folders(tmp_path)
     effects = tmp_path / "planted.csv"
     effects.write_text(

@@ -1,4 +1,4 @@
-"""The search for hyper-parameters: what it tries, and that the defaults are what it found."""
+"""The search for hyper-parameters: which values it tries, and that the defaults are the best trials."""
 
 import csv
 

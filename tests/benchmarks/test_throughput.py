@@ -1,4 +1,4 @@
-"""The documents' code beside ours: it trains and predicts in turn with our fits; operations that are counted."""
+"""The documents' code beside ours: it trains and predicts in turn with our fits. How operations are counted."""
 
 import dataclasses
 
@@ -64,7 +64,7 @@ def test_every_yardstick_trains_and_predicts_in_turn_with_our_fit(name):
 
 @pytest.mark.parametrize("name", APPROACHES)
 def test_the_documents_blocks_do_not_touch_our_fit(name):
-    """Parameters of three interrupted epochs are those of three epochs without a document."""
+    """Three epochs that the document's steps interrupt give the same parameters as three epochs alone."""
     subject = subject_of(name)
     yardstick = yardstick_of(name, subject.train)
     kept = []
@@ -111,7 +111,7 @@ def test_pyros_parameters_of_the_document_stay_its_own():
 
 
 def test_the_network_of_random_module_lies_where_its_images_do():
-    """ "meta" stands for a GPU."""
+    """The device "meta" stands for a GPU."""
     train = rows_of(300)
     yardstick = yardstick_of("pyro_random_module", dataclasses.replace(train, x=train.x.to("meta")))
     assert {weight.device.type for weight in yardstick.document.net.parameters()} == {"meta"}

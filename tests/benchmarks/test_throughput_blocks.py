@@ -1,4 +1,4 @@
-"""Throughput: blocks in turn under one clock that the tests move, how long they last, what is predicted."""
+"""Throughput: blocks in turn, timed by a clock that the tests move; the length of blocks; the predicted images."""
 
 import dataclasses
 from typing import ClassVar
@@ -22,7 +22,7 @@ OURS_S, DOCUMENT_S, PRODUCT_S, SET_UP_S, FIRST_STEP_S = 2.0, 10.0, 0.5, 1000.0, 
 
 
 class Time:
-    """A clock that moves when told to, and what happened."""
+    """A clock that moves only by `pass_`, and a log of what happened."""
 
     now, log = 0.0, ""
 
@@ -145,7 +145,7 @@ def test_all_images_are_predicted_unless_every_row_has_noise_of_its_own():
 
 
 class NotingYardstick(TimedYardstick):
-    """Notes in which precision the document's code multiplies."""
+    """Records the precision in which the document's code multiplies."""
 
     def __init__(self, seen: list[tuple[str, str]]) -> None:
         self.seen = seen
@@ -166,7 +166,7 @@ class NotingProduct(TimedProduct):
 
 
 def test_the_product_is_made_in_our_precision_and_the_documents_in_float32(time):
-    """PyTorch's names of the two: "high" is tf32, "highest" float32."""
+    """PyTorch's names of the precisions: "high" is tf32, "highest" is float32."""
     subject, seen = timed_subject(), []
     with matrix_products("tf32", CPU):
         training.alternate(subject, NotingYardstick(seen), NotingProduct(seen), ours=1, document=1, rounds=1)

@@ -17,7 +17,7 @@ from tests.benchmarks.small_networks import SIZES, subject_of
 
 @pytest.fixture
 def small(monkeypatch):
-    """The command's own path on small networks and made-up images, in this process."""
+    """Let the command measure small networks on made-up images in this process."""
     monkeypatch.setattr(blocks, "PRODUCT_SIZE", {"cpu": 32})
     monkeypatch.setattr(training, "TINY_STEPS", 2)
     monkeypatch.setattr(measure, "make_subject", lambda request: subject_of(request.approach))

@@ -1,4 +1,4 @@
-"""The table of throughput: worked ratios and shares, targets, parts that are measured anew."""
+"""The table of throughput: ratios and shares computed by hand, targets, and rows that are measured anew."""
 
 import pytest
 
@@ -16,7 +16,7 @@ from tests.tables import by_column
 
 
 def speeds(row=None, outcome="done", reason="", **changes):
-    """Speeds with three rounds of made-up seconds; `row` changes what was measured, `changes` what was asked for."""
+    """Return speeds with three rounds of made-up seconds; `row` changes the measurement, `changes` the request."""
     sides = {
         "ours": Side(10, [2.0, 1.0, 4.0]),  # 5, 10, 2.5 steps a second: median 5
         "document": Side(2, [1.0, 4.0, 4.0]),  # 2, 0.5, 0.5

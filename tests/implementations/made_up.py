@@ -10,7 +10,7 @@ from bench.interface import Approach, Split
 from bench.judge.contract import ApproachUnderTest, CheckContext
 from bench.plan.registry import load_class
 
-# In the place of 400 to 1024 units, where what is tested does not depend on how many they are. 70: masks of two words.
+# Widths in place of 400 to 1024 units, for tests that do not depend on the width. Masks of 70 units need two words.
 SMALL = {
     "dropout_fcn": {"hidden": (70, 70)},
     "pyro_hidden_layer": {"n_hidden": 70},
@@ -22,7 +22,7 @@ SMALL = {
     "blundell_bbb": {"hidden_units": 70},
     "blundell_dropout": {"hidden_units": 70},
 }
-WIDTHS = (70, 70)  # likewise of the methods, whose widths are `_methods.WIDTHS`
+WIDTHS = (70, 70)  # small widths for the methods, in place of `_methods.WIDTHS`
 
 
 class SmallUnderTest(ApproachUnderTest):
@@ -33,9 +33,9 @@ class SmallUnderTest(ApproachUnderTest):
 
 
 def class_of(name):
-    """Return the class of an approach; skip the test where its framework is missing, for it is an optional one.
+    """Return the class of an approach; skip the test if its framework, which is optional, is not installed.
 
-    CI installs the documents' frameworks, and checks the traces of approaches that need other people's libraries.
+    CI installs the documents' frameworks. For approaches that need other people's libraries, it checks their traces.
     """
     try:
         return load_class(name)
@@ -44,7 +44,7 @@ def class_of(name):
 
 
 def rows(n, n_inputs=20, seed=0, split="train60k", n_outputs=10):
-    """Return n rows of numbers in [0, 1) with labels that have nothing to do with them."""
+    """Return n rows of random numbers in [0, 1) with random labels."""
     source = torch.Generator().manual_seed(seed)
     x = torch.rand(n, n_inputs, generator=source)
     return Split(split, x, torch.randint(n_outputs, (n,), generator=source), torch.arange(n))

@@ -1,8 +1,8 @@
-"""Each approach on a device beside the CPU: python -m tests.implementations.on_device DEVICE [NAME ...].
+"""Compares each approach on a device with the CPU: python -m tests.implementations.on_device DEVICE [NAME ...].
 
 DEVICE is cuda, cuda:N or pretend (`pretend_device`, which every machine has). Prints one line of JSON for each approach
-and way of training. The exit code is 1 if anything failed. A program of its own, because PyTorch must know the pretend
-device before the first backward pass of a process.
+and way of training. The exit code is 1 if anything failed. This is a program of its own, because PyTorch must know the
+pretend device before the first backward pass of a process.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from implementations import _methods
 from tests.implementations import pretend_device
 from tests.implementations.made_up import WIDTHS, SmallUnderTest
 
-# Of the largest number on the CPU. Adam's first steps are +-learning rate whatever the size of a gradient, so that a
-# gradient whose sign rounding decides moves a weight of pyro_random_module by 0.02 of 5.
+# Allowed difference, as a share of the largest number on the CPU. Adam's first steps are +-learning rate, whatever the
+# size of the gradient. If rounding decides a gradient's sign, a weight of pyro_random_module moves by 0.02 of 5.
 NEAR = 0.02
 
 
@@ -35,7 +35,7 @@ def names() -> list[str]:
 
 
 def compare(name: str, device: torch.device, together: bool) -> dict[str, object]:
-    """Train and predict on both; return the largest differences, as shares of the largest number."""
+    """Train and predict on the device and the CPU; return the largest differences as shares of the largest number."""
     subject = SmallUnderTest(name)
     usual, moved = (_posterior(subject, place, together) for place in (torch.device("cpu"), device))
     wanted = subject.draws_of(usual)
@@ -43,7 +43,7 @@ def compare(name: str, device: torch.device, together: bool) -> dict[str, object
     asked = values(usual.predict(subject.x, wanted, subject.rows))
     x, rows = subject.x.to(device), subject.rows.to(device)
     found = values(moved.predict(x, wanted, rows))
-    rebuilt = subject.approach().rebuild(usual.arrays(), subject.task, MANY[0])  # of arrays as a file has them
+    rebuilt = subject.approach().rebuild(usual.arrays(), subject.task, MANY[0])  # from CPU arrays, as a file has them
     for answer in (found, values(moved.per_row().predict(x, wanted, rows)), values(rebuilt.predict(x, wanted, rows))):
         if answer.device.type != device.type:
             raise RuntimeError(f"predictions of {name} lie on {answer.device}")
@@ -102,7 +102,7 @@ def changes_in_place_and_through_views_reach_its_tensors():
 
 
 def main(argv: Sequence[str]) -> int:
-    """Compare what the words ask for; return the exit code."""
+    """Compare what the command line asks for; return the exit code."""
     device_name, *chosen = argv
     _methods.WIDTHS = WIDTHS
     torch.set_num_threads(1)  # numba compiles each loop once more for several threads, which takes longer than the rest
@@ -117,7 +117,7 @@ def main(argv: Sequence[str]) -> int:
                 is_pretend = device_name == "pretend"
                 with pretend_device.active() if is_pretend else nullcontext(torch.device(device_name)) as device:
                     line = compare(name, device, together)
-            except Exception as error:  # noqa: BLE001 - the other approaches still tell something
+            except Exception as error:  # noqa: BLE001 - the other approaches are still compared
                 line = {"approach": name, "error": f"{type(error).__name__}: {error}".splitlines()[0]}
             bad = "error" in line or max(float(str(line["weights"])), float(str(line["predictions"]))) > NEAR
             failed += bad

@@ -1,8 +1,8 @@
-"""A device that computes on the CPU and refuses what a GPU refuses: tensors and generators left on the CPU.
+"""A device that computes on the CPU but refuses what a GPU refuses: tensors and generators left on the CPU.
 
-Its tensors wrap CPU tensors and say that they lie on `pretend:0`. Every operation runs on the wrapped tensors, after
-the checks that CUDA makes. Tensors of one operation lie on one device, but for numbers of shape [] and indices, which
-may lie on the CPU. A generator belongs to the device of the numbers that it draws. So the numbers are the CPU's, and
+Its tensors wrap CPU tensors and say that they lie on `pretend:0`. Every operation makes the checks of CUDA, then runs
+on the wrapped tensors. The checks: all tensors of an operation are on one device, except that tensors of shape [] and
+indices may be on the CPU; a generator is on the device of the numbers that it draws. So results equal the CPU's, and
 code that forgets a `.to(device)` fails here as it would on a GPU. Times, streams and kernels of a GPU are not imitated.
 """
 
@@ -111,14 +111,14 @@ def _unwrapped(value):
 
 
 def _wrapped(value, same):
-    """Wrap a result; what was changed in place, or written to `out=`, is the tensor that was given."""
+    """Wrap a result. If the operation changed a given tensor, in place or as `out=`, return that tensor."""
     if not isinstance(value, torch.Tensor) or isinstance(value, PretendTensor):
         return value
     return same[id(value)] if id(value) in same else PretendTensor(value)
 
 
 class _Making(TorchDispatchMode):
-    """Makes tensors on the device where `device=` asks for it."""
+    """Makes tensors on the pretend device if `device=` asks for it."""
 
     def __torch_dispatch__(self, function, types, args=(), kwargs=None):
         kwargs = kwargs or {}
@@ -131,7 +131,7 @@ class _Making(TorchDispatchMode):
 
 
 class _Functions(TorchFunctionMode):
-    """Refuses a CPU generator for the device, and makes what PyTorch makes without telling the dispatcher."""
+    """Refuses a CPU generator for the device; also handles functions that make tensors without the dispatcher."""
 
     def __torch_function__(self, function, types, args=(), kwargs=None):
         kwargs = dict(kwargs or {})

@@ -37,7 +37,7 @@ def network(prior, dtype=torch.float32, rho=-3.0):
 
 
 def log_density(prior, w):
-    """The logarithm of the prior without (2 pi)^(-1/2), from its two densities as they are written."""
+    """Return the log of the prior without (2 pi)^(-1/2), computed directly from its two densities."""
     stds = torch.tensor([prior.std, prior.narrow_std], dtype=w.dtype)
     wide, narrow = torch.distributions.Normal(torch.zeros_like(stds), stds).log_prob(w[:, None]).unbind(1)
     parts = (
@@ -118,7 +118,7 @@ def test_several_threads_take_the_same_steps():
 
 
 def test_masks_scale_outputs_and_stop_gradients():
-    """The gradient with masks is autograd's of the masked network, here with a mask of inputs folded into x."""
+    """The gradient with masks equals autograd's of the masked network; the inputs' mask is multiplied into x."""
     x, y = batch(dtype=torch.float64)
     flat = torch.randn(SIZES.n_weights, generator=torch.Generator().manual_seed(9), dtype=torch.float64).mul_(0.2)
     gradient = torch.zeros_like(flat)

@@ -41,7 +41,10 @@ def plain():
 
 @pytest.mark.parametrize(("name", "recipe"), CASES)
 def test_the_declared_costs_are_those_counted(name, recipe, plain):
-    """Up to one in a hundred. What a draw multiplies once for all rows cancels between more and fewer rows."""
+    """Declared and counted costs agree to one percent.
+
+    The difference between more and fewer rows cancels what a draw multiplies once for all rows.
+    """
     entry = manifest(name)
     class_of(name)
     approach = build(entry, resolve(entry, recipe), profile("full"))

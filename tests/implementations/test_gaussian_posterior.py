@@ -1,4 +1,4 @@
-"""The Gaussian posterior: both kinds of draws equal plain loops in float64, and what a posterior says of its draws."""
+"""The Gaussian posterior: both kinds of draws equal plain loops in float64; noise, groups, densities, marginals."""
 
 import math
 from functools import partial

@@ -1,4 +1,4 @@
-"""Seeds in one computation: each step equal to single fits in float64, whoever trains with whom."""
+"""Seeds in one computation: in float64, each step equals that of a single fit, whichever seeds train together."""
 
 import dataclasses
 import importlib

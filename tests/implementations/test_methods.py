@@ -1,4 +1,4 @@
-"""The methods: what they share with the plain network, and each one's own formula against a worked or a known value."""
+"""The methods: what they share with the plain network, and the formula of each against a value computed by hand."""
 
 import math
 import sys
@@ -39,7 +39,7 @@ FIRST = {  # the hyper-parameters that leave the plain network alone, and the ar
 
 @pytest.mark.parametrize("name", FIRST)
 def test_the_first_network_is_that_of_mlp_with_the_same_seed(name):
-    """So that methods can be compared seed by seed."""
+    """Therefore methods can be compared seed by seed."""
     options, key = FIRST[name]
     plain = Mlp(epochs=options["epochs"], learning_rate_divisor=1.1)
     wanted, found = (

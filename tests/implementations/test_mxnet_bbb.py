@@ -1,4 +1,4 @@
-"""mxnet_bbb: its step is the document's, its predictions are MXNet's, and what needs no training is as derived."""
+"""mxnet_bbb: its step equals the document's, its predictions MXNet's, and numbers before training a derivation."""
 
 import importlib
 import importlib.util
@@ -116,7 +116,7 @@ def test_one_step_of_full_size_in_float32(case):
 
 
 def test_rho_learns_at_its_own_rate():
-    """One step with a factor moves rho by that factor more, and mu just as far."""
+    """With a factor, one step moves rho by that factor as far, and mu as far as without."""
     moved = {}
     for factor in (1.0, 8.0):
         source = torch.Generator().manual_seed(4)

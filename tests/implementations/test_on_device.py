@@ -1,4 +1,4 @@
-"""Training and prediction leave nothing on the CPU: on a pretend device, and on a GPU where there is one."""
+"""Training and prediction leave nothing on the CPU: tested on a pretend device, and on a GPU if there is one."""
 
 import json
 import subprocess

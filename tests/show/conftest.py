@@ -1,4 +1,4 @@
-"""What tests of predict share."""
+"""Fixtures for the tests of predict."""
 
 import pytest
 

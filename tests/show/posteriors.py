@@ -1,4 +1,4 @@
-"""Posteriors with known probabilities in a results folder, and pictures that they are asked about."""
+"""Writes posteriors with known probabilities into a results folder."""
 
 import torch
 from msgspec import structs
@@ -19,20 +19,20 @@ TORN = (0.19, 0.19, 0.19, 0.19, 0.04, 0.04, 0.04, 0.04, 0.04, 0.04)
 
 
 def mlp(probabilities=SURE):
-    """Return the weights of a network that answers everything alike: only its last biases are not zero."""
+    """Return the weights of a network that answers the same for every picture: only its last biases are not zero."""
     arrays = {name: torch.zeros(shape) for name, shape in MLP.items()}
     return {**arrays, "output.bias": torch.tensor(probabilities).log()}
 
 
 def linear_bbb(spread):
-    """Return a posterior that is centred on the same answer, with the spread in every weight."""
+    """Return a posterior whose mean network gives the same answer, SURE; every weight has this standard deviation."""
     mu = torch.zeros(669_706)
     mu[-10:] = torch.tensor(SURE).log()
     return {"mu": mu, "sigma": torch.full_like(mu, spread)}
 
 
 def put(store, approach, arrays, scores=None, **changes):
-    """Write a fit and the record of its measurement."""
+    """Write a fit and its record, and return the path of the posterior; without `arrays`, only the record."""
     named = synthetic.record(**{"approach": approach, "protocol": "common", "provenance": {}, **changes})
     fit_key = digest([approach, named.recipe, named.profile, named.precision, named.seed])
     record = structs.replace(named, fit_key=fit_key, key=fit_key + named.protocol)

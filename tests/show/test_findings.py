@@ -1,4 +1,4 @@
-"""The findings and their tables: worked shares, a promise that is broken, effects that are clear of zero or not."""
+"""The findings and their tables: shares computed by hand, broken promises, and effects that differ from zero or not."""
 
 from types import SimpleNamespace
 
@@ -229,8 +229,8 @@ def test_reports_that_agree_are_counted_and_those_that_differ_named():
     ],
 )
 def test_in_short_the_title_is_answered(n_broken, said, right, keeps, monkeypatch):
-    """Each network is sure of 1,079 digits with probability 1: one wrong answer can be rounding, ten cannot."""
-    approaches = ("linear_bbb", "mxnet_bbb", "mlp")  # the last without Bayes: what it breaks does not count here
+    """Each network is sure of 1,079 digits with probability 1. Rounding explains one wrong answer, but not ten."""
+    approaches = ("linear_bbb", "mxnet_bbb", "mlp")  # mlp is not Bayesian, so that its promise does not count here
     records = [record(one, recipe, "common", seed=0) for recipe in ("corrected", "published") for one in approaches]
     made = material(records)
     wrong = {one.key: 10 if place < n_broken or place > 1 else 1 for place, one in enumerate(records)}

@@ -1,4 +1,4 @@
-"""Any picture to MNIST's conventions: what must not matter does not, what was made of MNIST comes back, faults."""
+"""Pictures brought to MNIST's form: what must not change the result, digits of MNIST that come back, and remarks."""
 
 import numpy as np
 import pytest
@@ -17,10 +17,9 @@ from tests.drawings import THREE, strokes
 SEVEN = ((0.1, 0.1), (0.55, 0.0), (0.9, 0.2), (0.5, 0.55), (0.4, 1.0))
 SHAPE = (strokes(SEVEN, size=(100, 150), page=(160, 200), corner=(30, 25), width=14) > 0.5).astype(np.float64)
 BYTE = 1 / 255
-# A crisp shape has ink 0 and 1 only, so that its box and pieces are found exactly. Colours are rounded to bytes, which
-# moves a pixel by half a byte of the colour, once for the ink and once for the paper: with a contrast of c, an amount
-# of ink by BYTE / c; the background's fit is exact to 1e-4 of colour (its smallest residual), and the result is
-# rounded to bytes once more.
+# A crisp shape has ink 0 and 1 only, so that its box and pieces are found exactly. Colours are rounded to bytes: ink
+# and paper are each off by half a byte, so that with a contrast of c the amount of ink is off by BYTE / c. The
+# background's fit is exact to 1e-4 of colour (its smallest residual). The result is rounded to bytes once more.
 LEAST_CONTRAST = 0.4
 TOLERANCE = (BYTE + 2e-4) / LEAST_CONTRAST + BYTE
 
@@ -62,7 +61,7 @@ colours = st.tuples(*[st.floats(0, 1)] * 3)
 @settings(max_examples=30)
 @given(colours, colours)
 def test_colours_do_not_matter_dark_on_light_or_light_on_dark(ink, paper):
-    # Which of the two is the ink is told by there being less of it; how different they are, by their distance.
+    # There is less ink than paper, which tells them apart if their colours differ enough.
     assume(np.linalg.norm(np.subtract(ink, paper)) >= LEAST_CONTRAST)
     assert close(seen(coloured(SHAPE, ink, paper)))
 
@@ -75,7 +74,7 @@ def test_its_place_on_the_page_does_not_matter(down, across):
 
 @pytest.mark.parametrize("factor", [2, 3, 5])
 def test_its_size_does_not_matter(factor):
-    # Whole pixels made larger: every area has the same mean.
+    # Every pixel becomes a square of equal pixels, so that all means over areas stay the same.
     assert close(seen(coloured(np.kron(SHAPE, np.ones((factor, factor))), (0, 0, 0), (1, 1, 1))))
 
 
@@ -83,8 +82,8 @@ def test_its_size_does_not_matter(factor):
 def test_light_that_falls_unevenly_does_not_matter(down, across, bend):
     y, x = np.meshgrid(np.linspace(-1, 1, 200), np.linspace(-1, 1, 160), indexing="ij")
     light = 0.7 + (down * y + across * x + bend * y * x - abs(bend) * x * x) * 0.5
-    # Ink swallows 3/4 of the light. Dividing by the light, at least 0.7 - 0.25 - 0.25 / 2 - 0.15 = 0.2 here, makes an
-    # error of a byte in 3/4 of it at most BYTE / 0.15 of ink; the ink's level has it as well.
+    # Ink absorbs 3/4 of the light, which is at least 0.7 - 0.25 - 0.25 / 2 - 0.15 = 0.2 here. An error of a byte in
+    # 3/4 of 0.2 is at most BYTE / 0.15 of ink. The level of full ink has the same error.
     assert close(seen((light * (1 - 0.75 * SHAPE))[..., None].repeat(3, axis=2)), 2 * (BYTE + 2e-4) / 0.15 + BYTE)
 
 
@@ -93,10 +92,10 @@ def test_noise_and_dirt_do_not_matter():
     page = coloured(on_page(SHAPE, (400, 400), (100, 120)), (0.2, 0.2, 0.2), (0.85, 0.85, 0.8))
     page[20:23, 30:33] = 0.1  # 9 pixels; a hundredth of the strokes' is far more
     found = seen(page + rng.normal(0, 0.03, page.shape[:2])[..., None])
-    # A pixel of the result is the mean of 7.5 x 7.5 of the page's, whose noise is 0.03 / 0.65 of ink: a standard
-    # deviation of 0.0062, and 5 of them 0.03. Inside of the strokes noise is cut off at 1, which costs its mean
-    # positive part, 0.4 x 0.046 = 0.02, and a pixel at the edge of the box may be in or out: the box moves by a pixel
-    # of the page at most at either end, 2 / 7.5 of one of ours.
+    # A pixel of the result is the mean of 7.5 x 7.5 pixels of the page, whose noise is 0.03 / 0.65 of ink: a standard
+    # deviation of 0.0062, and five of them are 0.03. Inside the strokes, ink is cut off at 1, which takes away the mean
+    # positive part of the noise, 0.4 x 0.046 = 0.02. At each end, the box may move by a pixel of the page: together by
+    # 2 / 7.5 of a pixel of the result.
     assert close(found, 0.03 + 0.02 + 2 / 7.5)
     assert np.abs(found - PLAIN).mean() < 0.02
 
@@ -210,14 +209,14 @@ def _is_steady(image, off_centre):
 
 
 def test_digits_of_mnist_come_back_from_a_page():
-    """Drawn dark on light, five times as large: the same pixels in the same place, which MNIST's makers gave them."""
+    """Digits of MNIST, drawn dark on light and five times as large, come back with the same pixels."""
     digits = mnist(150, 0.35)
     assert len(digits) >= 10
     for digit in digits:
         page = on_page(np.kron(digit, np.ones((5, 5))), (200, 260), (15, 85))
         found = seen(coloured(page, (0.1, 0.1, 0.15), (0.95, 0.95, 0.9)))
-        # Left out: what is fainter than 0.15 of full ink. Full ink is the median of the strong pixels, here at least
-        # 0.9, so that a pixel is made brighter by at most 1 - 0.9; and the bytes of the page.
+        # Pixels fainter than 0.15 of full ink are left out. Full ink is the median of the strong pixels, here at least
+        # 0.9, so that scaling changes a pixel by at most 1 - 0.9. The rounding to bytes comes on top.
         assert np.abs(found - digit).max() <= 0.15 + TOLERANCE
 
 
@@ -240,7 +239,7 @@ def test_whatever_is_drawn_has_the_conventions(drawing, inverted):
     assert 20 <= max(np.ptp(side) + 1 for side in sides) <= 22  # with the rim, which has a pixel at each end
     for axis, side in zip((1, 0), sides, strict=True):
         middle = (pixels.sum(axis=axis) * np.arange(28)).sum() / pixels.sum()
-        # Half a pixel of rounding, and what the rounding of the values to bytes moves; or as far as the page allows.
+        # The centre is off by half a pixel, and a little by the rounding to bytes; or the ink has reached the edge.
         assert abs(middle - 14) <= 0.51 or side[0] <= 1 or side[-1] >= 26
 
 
@@ -262,7 +261,7 @@ def test_blank_pages_are_blank(pixels):
 
 @pytest.mark.parametrize("mode", ["L", "RGB"])
 def test_one_colour_that_stands_for_nothing_is_the_page(mode, tmp_path):
-    """Ink with soft edges: what is nearly white is no hole in a black page."""
+    """A PNG may declare white transparent. Nearly white pixels at soft edges of ink are then no holes in a page."""
     paper = Image.fromarray(GREY).convert(mode)
     key = 255 if mode == "L" else (255, 255, 255)
     plain = stored(tmp_path, paper, "plain.png")
@@ -301,9 +300,9 @@ def test_shapes_that_stand_apart_are_counted():
 
 
 def test_digits_are_one_shape_and_pairs_of_them_two():
-    """Of 1,000 digits of MNIST hardly one is taken for two; of 500 pairs with 5 pixels between them hardly one is not.
+    """Hardly one of 1,000 digits of MNIST is taken for two, and hardly one of 500 pairs, 5 pixels apart, for one.
 
-    A thin 1 beside a broad 0 has less than a quarter of its ink.
+    The exceptions: a thin 1 can have less than a quarter of the ink of a broad 0 beside it.
     """
     digits = load_split("test10k", 0).x.numpy().reshape(-1, 28, 28)[:1000]
     assert sum(shapes(digit) > 1 for digit in digits) <= 2

@@ -1,4 +1,4 @@
-"""The rules that refuse, by worked numbers, and the example of the documentation."""
+"""The rules that refuse, with numbers computed by hand, and the example in the documentation."""
 
 import json
 import re
@@ -22,8 +22,8 @@ def summary_of(*draws):
 
 
 def test_worked_rules():
-    # Two draws sure of 0 and three of 1, one-hot but for 1e-9: the medians are 0 and 1; the 10 % quantiles, at rank
-    # 0.4 of 0..4, are 0 for both, since the two lowest of either are 0.
+    # Two draws are sure of 0 and three of 1, up to 1e-9: the medians are 0 and 1. The 10 % quantile lies between the
+    # two lowest of five values, at rank 0.4 of 0..4, which are 0 for both digits.
     low = 1e-9
     torn = summary_of(*[(1 - low, low)] * 2, *[(low, 1 - low)] * 3)
     median, known = rules.rule_among_all("median", {})
@@ -33,8 +33,8 @@ def test_worked_rules():
     assert refused == "no digit's 10% quantile over the draws is above 0.5; the highest is 0.000, of the digit 0"
     # Entropy of (0.4, 0.6): 0.673 nats, all of it disagreement.
     for name, title in (("entropy", "predictive entropy"), ("mutual-information", "mutual information")):
-        # Of 21 test digits with entropies 0, 0.05, ..., 1, of which the draws account for half: 95 % have at most 0.95,
-        # and 0.475 of mutual information.
+        # 21 test digits have entropies 0, 0.05, ..., 1, half of it mutual information: 95 % of the digits have an
+        # entropy of at most 0.95, and a mutual information of at most 0.475.
         steps = np.arange(21) / 20
         scores = {"mnist/predictive_entropy": steps, "mnist/expected_entropy": steps / 2}
         made = rules.rule_among_all(name, scores)[0]

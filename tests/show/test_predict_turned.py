@@ -1,4 +1,4 @@
-"""Pictures that may be turned: a network that knows one picture upright, and every case of the rule."""
+"""Pictures that may be turned: every case of the rule, with a network that knows one upright picture."""
 
 from types import SimpleNamespace
 
@@ -18,7 +18,7 @@ def picture(pixels, is_clear=True):
 
 
 def network(upright=0.95, otherwise=0.5):
-    """Return a network that says 1 with a probability that depends on whether the picture is upright."""
+    """Return a network that gives digit 1 the probability `upright` if the picture is upright, else `otherwise`."""
 
     def answers(images):
         sure = [upright if (image.pixels == UPRIGHT).all() else otherwise for image in images]

@@ -16,7 +16,7 @@ from tests.drawings import fur
 
 
 def png_of(width, height):
-    """Return the beginning of a PNG that claims to be so large."""
+    """Return a damaged PNG whose header claims this size."""
     header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
     chunk = struct.pack(">I", 13) + b"IHDR" + header + struct.pack(">I", zlib.crc32(b"IHDR" + header))
     data = zlib.compress(b"\0" * 100)

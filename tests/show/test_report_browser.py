@@ -61,7 +61,7 @@ def opened(browser, page) -> Any:
 
 
 def show(browser: Any, width: int, **features: str) -> None:
-    """Set the width of the window in CSS pixels, and what the page is told of the reader's wishes."""
+    """Set the width of the window in CSS pixels, and the reader's preferences, such as the colour scheme."""
     size = {"width": width, "height": 800, "deviceScaleFactor": 1, "mobile": width < 600}
     browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
     wishes = [{"name": name.replace("_", "-"), "value": value} for name, value in features.items()]
@@ -155,7 +155,7 @@ def test_at_phone_width_a_row_is_a_card_that_names_its_numbers(opened):
 
 
 def test_at_tablet_width_no_table_is_cut(opened):
-    """Each is a table or, where that would be cut, a card for each row; also in what is folded at first."""
+    """A table that would be cut becomes a card for each row, also inside parts that are folded at first."""
     show(opened, 900)
     opened.execute_script("document.querySelectorAll('details').forEach((box) => { box.open = true })")
     script = """return [...document.querySelectorAll('.scroll')]

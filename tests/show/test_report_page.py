@@ -94,7 +94,7 @@ def page(written) -> Page:
 
 def test_what_records_and_figures_say_is_never_markup(written, page):
     text = written[0].read_text(encoding="utf-8")
-    # The page's own script is the only one; the text is shown letter by letter, and no template runs in it.
+    # The page has only its own script. Markup and template code in the texts are shown as text.
     assert text.count("<script") == 1
     assert HOSTILE in page.said
     assert "49" not in HOSTILE
@@ -230,7 +230,7 @@ def test_what_stands_between_backticks_is_code_and_never_markup():
 
 
 def test_every_outcome_has_a_colour_of_its_own_that_means_what_it_says():
-    """What agrees has shades of one colour, what differs of another; a new outcome must choose."""
+    """Outcomes that agree have shades of one colour, outcomes that differ of another; a new outcome must choose."""
     assert tuple(LOOKS) == OUTCOMES
     assert len({look.light for look in LOOKS.values()}) == len({look.dark for look in LOOKS.values()}) == len(OUTCOMES)
     assert {outcome for outcome in OUTCOMES if tone(outcome) == "bad"} == {DIFFERS, NOT_EXACT}
@@ -274,7 +274,7 @@ def test_drawings_are_data_without_ids_of_the_page():
 
 
 def test_an_error_ends_what_is_being_drawn():
-    """Without that, the command would wait for its drawings before it says what is wrong."""
+    """Otherwise the command would wait for the drawings before it prints the error."""
     others = set(multiprocessing.active_children())
     endless = dataclasses.replace(drawn(), draw=lambda: threading.Event().wait())
     with pytest.raises(ConfigError), Drawings([endless, endless]):

@@ -1,4 +1,4 @@
-"""What commands print fits the screen: every table and listing at 80 columns, with nothing cut off."""
+"""Everything that commands print fits a screen of 80 columns, with nothing cut off."""
 
 import fnmatch
 from collections import Counter
@@ -23,7 +23,7 @@ OWN = "--approach mlp --metric accuracy --reported .985"
 
 @pytest.fixture
 def terminal(monkeypatch):
-    """Stand in a clone, before a terminal of WIDTH columns."""
+    """Set the working folder to the repository, and the terminal's width to WIDTH."""
     monkeypatch.chdir(RESULTS.parent)
     monkeypatch.setenv("COLUMNS", str(WIDTH))
 
@@ -39,7 +39,7 @@ def letters(*texts):
 
 @pytest.fixture(scope="module")
 def shipped():
-    """The records that come with the suite: their verdicts take seconds, which each width would pay again."""
+    """Return the records that come with the suite; shared by the tests, because their verdicts take seconds."""
     return Material(RESULTS)
 
 
@@ -126,7 +126,7 @@ def test_a_gate_fits(terminal, tmp_path, capsys):
 
 
 def test_a_pipe_is_as_wide_as_it_says_and_wide_folds_nothing(tmp_path, monkeypatch, capsys):
-    monkeypatch.setenv("COLUMNS", "80")  # put back afterwards, whatever --wide makes of it
+    monkeypatch.setenv("COLUMNS", "80")  # so that monkeypatch restores the variable after --wide has set it
     monkeypatch.delenv("COLUMNS")
     command = ["table", "papers", "--results", str(tmp_path), "--baseline", "none"]
     main(command)

@@ -1,4 +1,4 @@
-"""The page and the files of its tables: sections in the order in which a reader asks."""
+"""Writes the page, and the files of its tables."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ TITLE = "bnn-uncertainty-bench"
 def write_report(
     content: ReportContent, page: Path, forms: Sequence[str] = FORMS, below: Path | None = None
 ) -> list[Path]:
-    """Write the page and, in the folder `tables` beside it, its tables in the other forms; raises StoreError.
+    """Write the page, and its tables in the other forms into the folder `tables` beside it; raises StoreError.
 
-    Returns the files, the page first. `below`: see `bench.core.files.opened_folder`.
+    Returns the written files, the page first. `below`: see `bench.core.files.opened_folder`.
     """
-    with content.drawings:  # in other processes, while this one makes the tables
+    with content.drawings:  # other processes draw while this one makes the tables
         others = [form for form in forms if form != "html"]
         written = write_tables(content.tables.values(), page.parent / TABLES, others, below)
         if "html" not in forms:
@@ -49,7 +49,7 @@ def write_report(
 
 
 def render_page(content: ReportContent) -> str:
-    """Return the page, which needs no other file."""
+    """Return the page as HTML that needs no other file."""
     material = content.material
     reasonings = evidence.reasonings(content)
     claims = [verdict.claim.id for shown in reasonings.values() for verdict, _ in shown]
@@ -85,7 +85,7 @@ def render_page(content: ReportContent) -> str:
 
 
 def made_of(records: Sequence[Record], results: Results) -> str:
-    """Return what the page was made from, with the records' own dates."""
+    """Return the sentence about what the page was made from: how many records, measured when."""
     days = sorted({day for record in records if (day := made_at(record)[:10])})
     span = "" if not days else f", measured {days[0]}" if days[0] == days[-1] else f", measured {days[0]} to {days[-1]}"
     n_approaches = len({record.approach for record in records})
@@ -95,7 +95,7 @@ def made_of(records: Sequence[Record], results: Results) -> str:
 
 
 def _with_strips(table: PageTable, content: ReportContent) -> PageTable:
-    """Return the table of final numbers with a drawing in each line."""
+    """Return the table of final numbers with a drawing of the verdict in each row."""
     place = table.columns.index(DRAWING)
     verdicts = final_verdicts(content.material)
     rows = []

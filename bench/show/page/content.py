@@ -1,4 +1,4 @@
-"""What the page shows: every table and figure of a results folder, and who wrote the documents."""
+"""What the page shows: every table and figure of a results folder, and the facts about the documents."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ DOCUMENTS = REFERENCE / "sources.toml"
 
 
 class DocumentFacts(TomlTable, frozen=True):
-    """Who wrote a document, and where it is."""
+    """Facts about a document: who wrote it, when, and where it is."""
 
     title: str
     author: str
@@ -47,12 +47,12 @@ class ReportContent:
 
     @cached_property
     def records(self) -> list[Record]:
-        """The records that any table was made from, and all of the page's conditions."""
+        """The records that the page lists (see `cited_records`)."""
         return cited_records(self.material, self.tables.values())
 
     @cached_property
     def drawings(self) -> Drawings:
-        """The figures, which are being drawn from now on."""
+        """The processes that draw the figures. They start when this is first asked for."""
         return Drawings(self.figures)
 
     @cached_property
@@ -77,5 +77,5 @@ def collect(material: Material, with_figures: bool = True) -> ReportContent:
 
 
 def load_documents() -> dict[str, DocumentFacts]:
-    """Read who wrote which document, and where it is; raises ConfigError."""
+    """Read the facts about the documents, by the document's name; raises ConfigError."""
     return read_toml(DOCUMENTS, dict[str, DocumentFacts], "list of documents")

@@ -17,9 +17,10 @@ TIMES = {"fit_s": "training, s", "predict_s": "prediction, s", "wall_s": "in all
 
 
 def reasonings(content: ReportContent) -> dict[str, list[tuple[Verdict, str]]]:
-    """Return the verdicts of each document with their steps as the command `verdict CLAIM` prints them.
+    """Return the verdicts of each document with their steps, as the command `verdict CLAIM` prints them.
 
-    Of a curve, the first point says how the curve came to its verdict; the figure of the training log has the others.
+    Of a curve's points, only the first is here, with the steps of the curve. The figure of the training log shows the
+    other points.
     """
     judgement = content.material.judgement
     first = {one.first.id for one in judgement.curves}
@@ -33,12 +34,12 @@ def reasonings(content: ReportContent) -> dict[str, list[tuple[Verdict, str]]]:
 
 
 def measured_in(verdict: Verdict, links: Links) -> dict[str, str]:
-    """Return the records of the page that measured a claim: the address of each by its key."""
+    """Return the addresses of the page's records that measured a claim, by the key of the record."""
     return {key: address for key in verdict.sample.sources if (address := links.to([key]))}
 
 
 def places(content: ReportContent) -> dict[RecordPlace, list[Record]]:
-    """Return the page's records by seed, by place in the order of the approaches."""
+    """Return the page's records by place. Places are in the order of the approaches, the records of a place by seed."""
     found: dict[RecordPlace, list[Record]] = {}
     for record in sorted(content.records, key=lambda record: (record.seed, record.key)):
         found.setdefault(record.series, []).append(record)
@@ -47,24 +48,24 @@ def places(content: ReportContent) -> dict[RecordPlace, list[Record]]:
 
 
 def title(place: RecordPlace) -> str:
-    """Return the name of a place for people."""
+    """Return the heading of a place."""
     approach, recipe, protocol, *conditions = place
     return f"{approach}, {recipe} \N{MULTIPLICATION SIGN} {protocol} ({', '.join(conditions)})"
 
 
 def metrics(records: Sequence[Record]) -> list[tuple[str, str]]:
-    """Return each metric and the numbers of the records in their order."""
+    """Return each metric with its numbers, one for each record."""
     names = sorted({name for record in records for name in record.metrics})
     return [(name, ", ".join(number(record.metrics.get(name)) for record in records)) for name in names]
 
 
 def missing(records: Sequence[Record]) -> list[tuple[str, str]]:
-    """Return what was not measured, and why."""
+    """Return each metric that was not measured with the reason."""
     return sorted({name: in_words(reason) for record in records for name, reason in record.missing.items()}.items())
 
 
 def time(record: Record, name: str) -> str:
-    """Return one of `TIMES` of a record, marked if it does not count."""
+    """Return one of `TIMES` of a record, with a "!" if the time does not count."""
     value: float | None = getattr(record.timings, name)
     mark = "" if record.timings.valid or name == "peak_memory_mib" or value is None else " !"
     return f"{number(value)}{mark}"

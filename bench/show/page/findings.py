@@ -1,4 +1,4 @@
-"""The findings: what the suite found, each as a sentence that the records fill, with its picture and its evidence."""
+"""The findings of the suite: sentences whose numbers come from the records, each with its figure and its table."""
 
 from __future__ import annotations
 
@@ -33,27 +33,27 @@ NOT_MEASURED = "Nothing is measured yet: `python -m bench run --all` makes the r
 
 @dataclass(frozen=True)
 class MainFinding:
-    """A question and its answer."""
+    """A question and its answer, with the names of the figure and the table that show it."""
 
     name: str
     question: str
     answer: Callable[[Material], str]
     figure: str
-    table: str  # the evidence
+    table: str
 
 
 def reports(material: Material) -> str:
-    """Say how many end results could be one more run of ours, and how sharply that is known."""
+    """Say how many end results agree, agree only coarsely and differ, and the same of the training curves."""
     agreeing, coarse, differing = _outcomes(material)
     measured = agreeing + coarse + differing
     if not measured:
         return NOT_MEASURED
     few = len(material.judgement.ends) - measured
-    without = f" {_that(few, 'more has', 'more have')} too few seeds." if few else ""
+    without = f" {_count(few, 'more has', 'more have')} too few seeds." if few else ""
     said = (
         f"Of {counted(measured, 'number')} that the documents report after training, "
-        f"{_that(agreeing, 'agrees', 'agree')}: with 95 % probability, a new run of ours would land within a margin of "
-        f"the reported number{_margins(material)}. {_that(coarse, 'agrees', 'agree')} only coarsely: the reported "
+        f"{_count(agreeing, 'agrees', 'agree')}: with 95 % probability, a new run of ours would land within a margin "
+        f"of the reported number{_margins(material)}. {_count(coarse, 'agrees', 'agree')} only coarsely: the reported "
         "number looks like one of our runs, but our runs vary too much to exclude a difference larger than the margin. "
         f"{_differing(material)}{without}"
     )
@@ -67,7 +67,7 @@ def _outcomes(material: Material) -> tuple[int, int, int]:
 
 
 def _margins(material: Material) -> str:
-    """Return the margins of the accuracies, in words."""
+    """Return the range of the margins of accuracies, in words."""
     found = {100 * verdict.claim.margin for verdict in material.judgement.ends if verdict.claim.metric == "accuracy"}
     span = " to ".join(f"{one:g}" for one in dict.fromkeys((min(found), max(found)))) if found else ""
     return f" ({span} percentage points for accuracies)" if span else ""
@@ -78,7 +78,7 @@ def _differing(material: Material) -> str:
     if not found:
         return "None is contradicted."
     named = listed([f"{one.printed} ({one.source})" for one in found])
-    return f"{_that(len(found), 'differs', 'differ')} beyond chance: {named}."
+    return f"{_count(len(found), 'differs', 'differ')} beyond chance: {named}."
 
 
 def _curves(material: Material) -> Iterator[str]:
@@ -88,13 +88,13 @@ def _curves(material: Material) -> Iterator[str]:
         is_small = all(one is not None and one.distance <= one.margin for one in differing)
         matters = ", by less than the margin" if is_small else ""
         yield f"Of {counted(len(found), 'training curve')}, " + (
-            f"{_that(len(found) - len(differing), 'agrees', 'agree')} and "
-            f"{_that(len(differing), 'differs', 'differ')}{matters}."
+            f"{_count(len(found) - len(differing), 'agrees', 'agree')} and "
+            f"{_count(len(differing), 'differs', 'differ')}{matters}."
         )
 
 
 def in_short(material: Material) -> str:
-    """Answer the question of the title: on digits, on pictures without a digit, and of the reported numbers."""
+    """Answer the question in the page's title: for digits, for pictures without a digit, for the reported numbers."""
     corrected = _corrected(_classifiers(material))
     agreeing, coarse, differing = _outcomes(material)
     measured = agreeing + coarse + differing
@@ -110,7 +110,7 @@ def in_short(material: Material) -> str:
 
 
 def _in_short_digits(networks: dict[RecipePlace, Sureness]) -> str:
-    """Say whether corrected networks keep on digits what their probabilities promise."""
+    """Say whether networks that are sure of a digit are right as often as their probabilities promise."""
     broken = sum(one.promise.is_broken for one in networks.values())
     answer = "mostly no" if 2 * broken > len(networks) else "mostly yes" if broken else "yes"
     least = _rounded_down(min(_mean(one.right) for one in networks.values()))
@@ -124,7 +124,7 @@ def _in_short_digits(networks: dict[RecipePlace, Sureness]) -> str:
 
 
 def _in_short_no_digits(networks: dict[RecipePlace, Sureness], plain: dict[RecipePlace, Sureness]) -> str:
-    """Say of how many pictures without a digit the worst of the networks is sure, and the worst without Bayes."""
+    """Say on how many pictures without a digit the worst network is sure, and the worst one without Bayes (`plain`)."""
     most, beside = _most(networks), _most(plain)
     parts = [f"{share:.0f} % of the {name}" for name, share in most.items()]
     holds = all(share <= 100 * (1 - SURE) for share in most.values())
@@ -160,7 +160,7 @@ def sure(material: Material) -> str:
     corrected = _corrected(found)
     if not corrected:
         return NOT_MEASURED
-    return f"{_kept(found)} {_no_digits(corrected)}"
+    return f"{_on_digits(found)} {_no_digits(corrected)}"
 
 
 def _classifiers(material: Material) -> dict[RecipePlace, Sureness]:
@@ -175,7 +175,7 @@ def _corrected(found: dict[RecipePlace, Sureness]) -> dict[RecipePlace, Sureness
     return {place: one for place, one in found.items() if place.recipe == "corrected"}
 
 
-def _kept(found: dict[RecipePlace, Sureness]) -> str:
+def _on_digits(found: dict[RecipePlace, Sureness]) -> str:
     least = _rounded_down(min(_mean(one.right) for one in found.values()))
     broken = [place for place, one in found.items() if one.promise.is_broken]
     said = (
@@ -190,7 +190,7 @@ def _kept(found: dict[RecipePlace, Sureness]) -> str:
     bayesian = _bayesian(_corrected(found))
     keeps = ", none of them a corrected Bayesian one" if bayesian and not bayesian.keys() & set(broken) else ""
     return (
-        f"{said} {_that(len(broken), 'network is', 'networks are')} right less often than promised{keeps} (promised "
+        f"{said} {_count(len(broken), 'network is', 'networks are')} right less often than promised{keeps} (promised "
         f"and right: {'; '.join(shown)})."
     )
 
@@ -200,7 +200,7 @@ def _rounded_down(percent: float) -> str:
 
 
 def _sure_of(corrected: dict[RecipePlace, Sureness]) -> dict[str, dict[str, float]]:
-    """Return, by name of what shows no digit and by approach, the percentage of which a network is sure."""
+    """Return, for each set of pictures without a digit, the percentage on which each approach is sure."""
     found = {
         OOD_LABELS[name]: {
             place.approach: _mean(one.no_digits[name]) for place, one in corrected.items() if one.no_digits[name].n
@@ -234,29 +234,29 @@ def _trainings(found: Iterable[Sureness]) -> str:
 
 
 def worth(material: Material) -> str:
-    """Say which mistakes change the accuracy."""
+    """Say which corrections change the accuracy, and which reports hardly come from a corrected run."""
     measured = [one for one in mistakes(material) if one.accuracy]
     if not measured:
         return NOT_MEASURED
     clear = [one for one in measured if one.is_clear]
     clear.sort(key=lambda one: -abs(one.accuracy.mean if one.accuracy else 0))
-    return f"{_effects(clear, len(measured))}{_unclear(measured)}{_hardly(material)}"
+    return f"{_effects(clear, len(measured))}{_unclear(measured)}{_reports_with_mistakes(material)}"
 
 
 def _unclear(measured: Sequence[Mistake]) -> str:
-    """Say of how many other corrections chance explains the change, and how many have too few pairs to know."""
+    """Say for how many other corrections chance can explain the change, and how many have too few pairs of seeds."""
     pairs = [one.accuracy.n for one in measured if one.accuracy and not one.is_clear]
     few = sum(n < ENOUGH for n in pairs)
     said = []
     if len(pairs) > few:
-        said.append(f"for {_that(len(pairs) - few, 'other', 'others')}, chance can explain the change")
+        said.append(f"for {_count(len(pairs) - few, 'other', 'others')}, chance can explain the change")
     if few:
         said.append(f"for {few}, fewer than {ENOUGH} seeds finished with and without the mistake, too few to tell")
     return f" {'; '.join(said).capitalize()}." if said else ""
 
 
-def _hardly(material: Material) -> str:
-    """Say which reports can hardly come from a run without the mistake."""
+def _reports_with_mistakes(material: Material) -> str:
+    """Say which reported numbers are far likelier from the published code than from the corrected one."""
     names = load_short_names()
     found: dict[str, list[str]] = {}
     protocols: set[str] = set()
@@ -268,7 +268,7 @@ def _hardly(material: Material) -> str:
             protocols |= {one.protocol for one in corrected}
     if not found:
         return ""
-    numbers = _that(sum(map(len, found.values())), "reported number is", "reported numbers are")
+    numbers = _count(sum(map(len, found.values())), "reported number is", "reported numbers are")
     caution = ", measured by the common protocol, which measures all alike" if COMMON in protocols else ""
     reported = [
         f"{len(mine)} of {source}, such as {mine[0]}" if len(mine) > 1 else f"{mine[0]} of {source}"
@@ -281,14 +281,14 @@ def _hardly(material: Material) -> str:
 
 
 def _effects(clear: Sequence[Mistake], measured: int) -> str:
-    """Return the effects, the largest first and with its words."""
+    """Say how much the clear corrections change the accuracy; only the first, the largest, comes with its title."""
     if not clear:
         return f"None of {measured} corrections, made one at a time, changes the test accuracy beyond chance."
     first, *others = clear
     effects = [f"{_effect(first, ' percentage points', '95 % interval ')}, where {first.rung.title}"]
     effects += [_effect(one) for one in others]
     return (
-        f"Of {measured} corrections, made one at a time, {_that(len(clear), 'changes', 'change')} the test accuracy "
+        f"Of {measured} corrections, made one at a time, {_count(len(clear), 'changes', 'change')} the test accuracy "
         f"beyond chance: {'; '.join(effects)}."
     )
 
@@ -301,7 +301,7 @@ def _effect(one: Mistake, unit: str = "", what: str = "") -> str:
     return f"{one.approach} by {100 * change.mean:+.2f}{unit} [{what}{low} to {high}, {counted(change.n, 'seed')}]"
 
 
-def _that(count: int, one: str, more: str) -> str:
+def _count(count: int, one: str, more: str) -> str:
     """Return a number with the verb that fits it: "1 differs", "2 differ"."""
     return f"{count} {one if count == 1 else more}"
 
@@ -319,7 +319,7 @@ FINDINGS = (
 
 
 def sentences(material: Material) -> dict[str, str]:
-    """Return the answer of every finding, and what the paper's text says of its records."""
+    """Return the sentences by name: of every finding, and of the paper of 2015."""
     found = {finding.name: finding.answer(material) for finding in FINDINGS}
     paper = {
         PAPER: as_list(can_it_be_reproduced(material.paper)),

@@ -1,4 +1,4 @@
-"""A table as the template shows it: text, address and kind of every cell."""
+"""Tables as the page's template shows them: text, address and look of every cell."""
 
 from __future__ import annotations
 
@@ -17,31 +17,31 @@ from bench.show.page.links import Links, anchor
 from bench.show.tables.choice import COLUMNS, HIGHER, SECONDS, Candidate
 from bench.show.tables.verdicts import REACH
 
-HOTTEST = 4
-BEGINS = re.compile(r"[-+]?\d+(\.\d+)?(e[-+]?\d+)?(\s|$)")  # with a number
-GAP = "\N{EN DASH}"  # where tables of other forms have a hyphen
+HOTTEST = 4  # level of the strongest shade
+STARTS_WITH_NUMBER = re.compile(r"[-+]?\d+(\.\d+)?(e[-+]?\d+)?(\s|$)")
+GAP = "\N{EN DASH}"  # shown for a missing number; the other forms of a table have a hyphen
 NOT_ON_THE_PAGE = {
     "pruning": ("kept weights", "bytes", "kept by layer"),
     "verdict_curves": ("h", "M"),
     "verdicts": ("unit", "difference", "percentile", "R"),
     "throughput": ("ours, range", "document, range", "rounds", "a block, ours", "a block, document"),
 }
-"""Columns that the files have and for which the page has no room, by table."""
+"""Columns that only the files have, by table: the page has no room for them."""
 
 
 @dataclass(frozen=True)
 class Strip:
-    """A drawing of one verdict, in percent of its width: reported in the middle, the margin to both sides."""
+    """A drawing of one verdict: the reported number in the middle, the margin around it; in percent of the width."""
 
     band: tuple[float, float]  # start and width of the margin
     interval: tuple[float, float] | None  # start and width of the 95 % prediction interval for one more run
     mean: float
-    outside: str  # "below" or "above" where the mean is beyond the reach, else ''
+    outside: str  # "below" or "above" if the mean lies outside of the drawing, else ''
     text: str  # the same in words
 
 
 def strip(verdict: Verdict) -> Strip | None:
-    """Return the drawing of one verdict, None where nothing was measured or no margin was declared."""
+    """Return the drawing of one verdict; None if nothing was measured or no margin was declared."""
     claim, centre = verdict.claim, verdict.centre
     if centre is None or claim.margin == 0:
         return None
@@ -57,13 +57,13 @@ def strip(verdict: Verdict) -> Strip | None:
 
 
 def _span(low: float, high: float) -> tuple[float, float]:
-    """Return start and width of a part of the strip whose ends are given in margins."""
+    """Return start and width of a part of the strip in percent; its ends are given in margins."""
     start = _percent(low)
     return start, round(_percent(high) - start, 2)
 
 
 def _percent(margins: float) -> float:
-    """Return a place of the strip, 0 to 100."""
+    """Return the place of a distance from the reported number, given in margins: 0 to 100 percent."""
     return round(50 + 50 * max(-REACH, min(REACH, margins)) / REACH, 2)
 
 
@@ -80,7 +80,7 @@ class PageEntry:
 
 @dataclass(frozen=True)
 class PageTable:
-    """One table."""
+    """One table of the page."""
 
     id: str
     title: str
@@ -89,14 +89,14 @@ class PageTable:
     numeric: tuple[bool, ...]
     rows: tuple[tuple[PageEntry, ...], ...]
     notes: tuple[str, ...] = ()
-    n_apart: int = 0  # last rows that stand below a rule
+    n_apart: int = 0  # number of last rows that stand below a line
 
 
 def page_table(table: Table, links: Links, said: Collection[str] = (), name: str = "") -> PageTable:
-    """Return a table ready to be shown, without the columns for which the page has no room.
+    """Return a table as the page shows it, without the columns for which the page has no room.
 
-    The page says the conditions and the origin of its records once (`said`), so that its tables leave them out. A
-    table that is shown in several parts has a place with another name for each.
+    Notes in `said` are left out: the page says the conditions and the origin of all records once. `name` replaces the
+    table's own name in its id, so that the parts of one table have different ids.
     """
     if table.name in NOT_ON_THE_PAGE:
         table = table.without(NOT_ON_THE_PAGE[table.name])
@@ -120,9 +120,10 @@ def page_table(table: Table, links: Links, said: Collection[str] = (), name: str
 
 
 def typeset(text: str) -> str:
-    """Return text whose numbers have the signs of print: a minus as long as a plus, and a sign for the spread.
+    """Return text with real minus and plus-minus signs.
 
-    A line may break before the spread, the number of seeds or an interval, and nowhere inside them.
+    Spaces inside a spread with its number of seeds, and inside an interval, cannot be broken. A line may break before
+    them.
     """
     signed = re.sub(r"(?<![\w.])-(?=\d)", "\N{MINUS SIGN}", text)
     spread = re.sub(r" \+- (\S+) \((\d+)\)", " \N{PLUS-MINUS SIGN}\N{NO-BREAK SPACE}\\1 (\\2)", signed)
@@ -130,7 +131,7 @@ def typeset(text: str) -> str:
 
 
 def breakable(text: str) -> Markup:
-    """Return text in which a long name may go on in the next line: after a dot or an underline, before a plus."""
+    """Return text in which a line may break inside a long name: after a dot or an underscore, before a plus."""
     shown = visible(text)
     if " " in shown or (max(shown.count("."), shown.count("_")) < 2 and "+" not in shown[1:]):
         return escape(shown)
@@ -152,12 +153,12 @@ def _page_entry(entry: Entry, text: str, links: Links, is_verdict: bool) -> Page
 def _sorts_by_number(entries: Sequence[Entry]) -> bool:
     """Return whether most entries of a column, gaps aside, begin with a number."""
     filled = [entry for entry in entries if entry is not None and not isinstance(entry, Missing)]
-    numbers = [entry for entry in filled if isinstance(entry, Measured | Number) or BEGINS.match(str(entry))]
+    numbers = [one for one in filled if isinstance(one, Measured | Number) or STARTS_WITH_NUMBER.match(str(one))]
     return 2 * len(numbers) > len(filled)
 
 
 def shaded(table: PageTable, found: Sequence[Candidate]) -> PageTable:
-    """Return the table of approaches, with a shade for every number except those of baselines, which stand apart."""
+    """Return the table of approaches with a shade behind every number; baselines stand apart and have no shades."""
     rows = [list(row) for row in table.rows]
     for column in COLUMNS:
         place = table.columns.index(column)
@@ -170,9 +171,10 @@ def shaded(table: PageTable, found: Sequence[Candidate]) -> PageTable:
 
 
 def levels(values: Sequence[float | None], is_higher_better: bool, is_logarithmic: bool = False) -> list[int | None]:
-    """Return for each value a level from 0, the worst, to HOTTEST, the best; equal steps of the range between.
+    """Return the level of each value, from 0 for the worst to HOTTEST for the best.
 
-    A value without a logarithm has no level where the steps are equal factors.
+    A level covers an equal part of the range; with `is_logarithmic`, of the range of the logarithms. There, zero has no
+    level.
     """
     scaled = [(math.log(value) if value else None) if is_logarithmic else value for value in values]
     known = [value for value in scaled if value is not None]

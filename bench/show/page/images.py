@@ -1,4 +1,4 @@
-"""Figures inside the page: as data, so that no other file is needed and the ids of two drawings cannot clash."""
+"""Figures as data inside the page, so that it needs no other file and the ids of two drawings cannot clash."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from bench.show.page.links import anchor
 
 LARGEST_SVG = 300_000  # bytes; a larger drawing is embedded as pixels
 PIXELS_PER_INCH = 144
-PLAIN = ' !"$()*+,-./:;<=>?@[]^_`{|}~'  # in an address inside apostrophes; not ' & # %
+PLAIN = ' !"$()*+,-./:;<=>?@[]^_`{|}~'  # stand for themselves in an address between apostrophes; ' & # % do not
 CSS_PIXELS_PER_INCH = 96
 
 
 @dataclass(frozen=True)
 class Image:
-    """One figure ready to be shown."""
+    """One drawn figure."""
 
     id: str
     title: str
@@ -37,18 +37,19 @@ class Image:
     address: str  # data:...
     width: int  # CSS pixels
     height: int
-    narrow: str = ""  # the same, drawn for a narrow page; '' where the wide drawing serves
+    narrow: str = ""  # address of a drawing for a narrow page; '' if the wide one serves there too
 
 
 class Drawings:
-    """Figures that are being drawn, on all cores that this process may use; equal records give equal bytes.
+    """Processes that draw figures, on all cores that this process may use; equal records give equal bytes.
 
-    Each process draws on one thread: those of NumPy's linear algebra wait busily for the matrices of 3 x 3 of which
-    drawings are made. The processes are forked, so that they have the figures, which cannot be sent.
+    Each process draws on one thread: a drawing multiplies matrices of 3 x 3, for which further threads of NumPy's
+    linear algebra would only wait busily. Figures cannot be pickled. So the processes are forked: then they have the
+    figures already.
     """
 
     def __init__(self, figures: Sequence[Figure]) -> None:
-        """Begin to draw in other processes."""
+        """Start the processes."""
         others = set(active_children())
         workers = max(1, min(len(figures), len(os.sched_getaffinity(0))))
         self._pool = ProcessPoolExecutor(workers, get_context("fork"), _take, (figures,))
@@ -57,15 +58,15 @@ class Drawings:
         self._workers = set(active_children()) - others
 
     def images(self) -> list[Image]:
-        """Return the figures as images, as soon as all are drawn; ask once."""
+        """Wait until all figures are drawn, and return them; may be called once."""
         return list(self._drawn)
 
     def __enter__(self) -> Self:
-        """Return the drawings."""
+        """Return this object."""
         return self
 
     def __exit__(self, error: object, *_: object) -> None:
-        """End what nobody waits for: after an error, also what is being drawn."""
+        """End the processes. After an error nobody needs their drawings: then end them at once."""
         if error is not None:
             for worker in self._workers:
                 worker.terminate()
@@ -73,12 +74,12 @@ class Drawings:
 
 
 _taken: list[Figure] = []
-"""In a process of `Drawings`: what is to be drawn."""
+"""The figures that this process draws, if it is one of `Drawings`."""
 
 
 def _take(figures: Sequence[Figure]) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # who interrupts the command ends these processes through it
-    end_with(os.getppid())  # also if it is killed
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the command gets the same signal, and ends these processes
+    end_with(os.getppid())  # if the command is killed, it cannot end them
     _taken.extend(figures)
 
 
@@ -94,12 +95,12 @@ def _embed(place: int) -> Image:
 
 
 def _address(drawing: Drawing) -> Markup:
-    """Return a drawing as an address without any character that HTML would escape between apostrophes."""
+    """Return a drawing as an address that HTML need not escape between apostrophes."""
     content = printed(drawing, "svg")
     if len(content) > LARGEST_SVG:
         pixels = printed(drawing, "png", dpi=PIXELS_PER_INCH)
         return Markup(f"data:image/png;base64,{base64.b64encode(pixels).decode()}")
-    # A third smaller than base64. Places have six decimals, of which one is enough: 0.1 of a point.
-    text = re.sub(r"<!--.*?-->|(?<=<g) id=\"[^\"]+\"", "", content.decode())  # names that nothing refers to
+    # A third smaller than base64. Coordinates have six decimals; one is enough: 0.1 of a point.
+    text = re.sub(r"<!--.*?-->|(?<=<g) id=\"[^\"]+\"", "", content.decode())  # nothing refers to these ids
     text = re.sub(r' (?:d|x|y)="[^"]+"', lambda place: re.sub(r"(\.\d)\d+", r"\1", place[0]), text)
     return Markup(f"data:image/svg+xml,{quote(' '.join(text.split()), safe=PLAIN)}")

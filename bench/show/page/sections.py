@@ -1,4 +1,4 @@
-"""The sections of the page: a document each, then the subjects that cut across them."""
+"""The sections of the page: one for each document, then one for each subject that concerns several documents."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from bench.show.page.links import Links, anchor, web_address
 from bench.show.tables.verdicts import curve_verdicts_table, kinds_text, verdicts_table
 
 FACTS = {"author": "by", "date": "date", "version": "version", "period_libraries": "libraries", "licence": "licence"}
-LADDER_FIGURE = "ladder-"  # how the names of the figures begin that stand above a ladder's table
-LEFT_OUT = ("verdicts", "verdict_curves")  # tables whose lines stand with each document
+LADDER_FIGURE = "ladder-"  # start of the name of a figure that stands above the table of a ladder
+LEFT_OUT = ("verdicts", "verdict_curves")  # each document's section shows its own rows of these tables
 FAULTS = ("unfinished", "fault_tests")
 
 
 @dataclass(frozen=True)
 class Topic:
-    """A section that cuts across the documents: what it shows, by name, and lines of text."""
+    """The section of a subject: the names of its tables and figures, and lines of text."""
 
     id: str
     title: str
@@ -54,7 +54,7 @@ LAST_TOPICS = (
 
 @dataclass(frozen=True)
 class DocumentPart:
-    """The section of one document; `verdicts` is None where no document is."""
+    """The section of one document, or of the approaches of no document; the latter has no `verdicts`."""
 
     id: str
     name: str
@@ -66,7 +66,7 @@ class DocumentPart:
 
 
 def documents(content: ReportContent, links: Links, shown: Mapping[str, PageTable]) -> list[DocumentPart]:
-    """Return a section for each document, then one for the approaches of none."""
+    """Return a section for each document, then one for the approaches of no document."""
     parts = [_document(content, links, shown, name) for name in content.document_names]
     known = {name for part in parts for name in part.approaches}
     others = tuple(name for name in content.material.results.approaches if name not in known)

@@ -1,4 +1,4 @@
-"""Lets a trained approach read a user's picture of a digit. The answer is the digit, or "I don't know".
+"""Shows a user's picture to a trained approach. The answer is a digit, or "I don't know".
 
 >>> from bench.show.predict import Predictor
 >>> p = Predictor("results", "linear_bbb")

@@ -1,7 +1,8 @@
 """Finds the trained posteriors of a results folder and loads them.
 
-A run keeps its posteriors in `fits`. A few posteriors come with the suite, in `shipped-fits`: to keep them small, their
-weights are rounded to float16. The same file holds the scores from which the rules of entropies take their thresholds.
+A run keeps its posteriors in `fits`. A few posteriors come with the suite, in `shipped-fits`. To keep their files
+small, the weights are rounded to float16. A shipped file also holds the scores of the test digits, from which the
+rules on entropies take their thresholds.
 """
 
 from __future__ import annotations
@@ -28,31 +29,31 @@ from bench.plan.registry import manifest, manifests
 
 PRECISION = "float32"  # pictures are predicted in float32; fits trained in another precision are left out
 SHIPPED = "shipped-fits"
-SCORES = "scores/"  # start of the names of a shipped fit's scores; all other names are of its weights
+SCORES = "scores/"  # in a shipped file, names of scores start so; all other names are of weights
 LONGEST_REASON = 300  # characters; PyTorch lists every tensor that does not fit
 TASK = Task("classification", n_outputs=10, n_train=60_000, n_inputs=784)
 
 
 def label(approach: str, recipe: str) -> str:
-    """Return the name of a fit for people; the published recipe goes without saying."""
+    """Return the name of a fit as users see it: the approach, and the recipe unless it is the published one."""
     return approach if recipe == "published" else f"{approach} {recipe}"
 
 
 def posterior_path(store: Store, fit_key: str) -> Path:
-    """Return the path of a fit's posterior: the trained one if it exists, else the shipped one, which may not exist."""
+    """Return the path of the trained posterior if that file exists, else of the shipped one, which may not exist."""
     trained = store.fit_path(fit_key, "posterior")
     return trained if trained.exists() else store.root / SHIPPED / trained.relative_to(store.root / "fits")
 
 
 def is_shipped(store: Store, fit: Record) -> bool:
-    """Return whether the posterior is one of those that come with the suite; they are small."""
+    """Return whether a fit's posterior is one of those that come with the suite."""
     return posterior_path(store, fit.fit_key) != store.fit_path(fit.fit_key, "posterior")
 
 
 def _fitted(store: Store, stored: Sequence[Record]) -> list[Record]:
-    """Return a record of each trained classifier of digits whose posterior is there, the published of each first.
+    """Return one record of each fit of digits whose posterior exists, in the order of the approaches.
 
-    A fit may have several records; one by the common protocol is returned if there is one.
+    The published recipe of an approach comes first. If a fit has several records, the common protocol's is taken.
     """
     groups: dict[tuple[str, str, str], list[Record]] = {}
     for record in stored:
@@ -74,7 +75,7 @@ def _fitted(store: Store, stored: Sequence[Record]) -> list[Record]:
 
 
 def classifiers() -> dict[str, ApproachManifest]:
-    """Return the approaches that tell digits."""
+    """Return the manifests of the approaches that classify digits, by name."""
     return {name: entry for name, entry in manifests().items() if entry.task == "mnist"}
 
 
@@ -85,20 +86,20 @@ def choose(
     budget: str = "full",
     seed: int | None = None,
 ) -> list[Record]:
-    """Return one fit, as a record of it, for each approach and recipe: of the lowest seed, unless one is asked for.
+    """Return a record of one fit for each approach and recipe.
 
     Args:
         store: the results folder.
-        approaches: their names; none for all that are there. A named approach must be there with every recipe.
+        approaches: their names; empty for all that have a fit. A named approach must have a fit of every recipe.
         recipes: names of recipes.
-        budget: name of the profile that they were trained with.
-        seed: run seed; None for the lowest that is there.
+        budget: name of the profile that the fits were trained with.
+        seed: run seed; None for the lowest that has a fit.
 
     Raises:
-        ConfigError: unknown name, or no such posterior; says which command trains it.
+        ConfigError: a name is unknown, or a posterior is missing; the message says which command trains it.
     """
     if profile(budget).task != "mnist":
-        raise ConfigError(f"networks of profile {budget} learnt no digits; give one such as full")
+        raise ConfigError(f"networks of profile {budget} learnt no digits; give another profile, such as full")
     check_known("classifier of digits", classifiers(), *approaches)
     for name in approaches:
         for recipe in recipes:
@@ -107,17 +108,17 @@ def choose(
         if not any(_has(entry, recipe) for entry in classifiers().values()):
             raise ConfigError(f"no approach has a recipe '{recipe}'; `python -m bench list` says what each has")
     stored = store.all_records()[0]
-    there = _fitted(store, stored)
-    right = [fit for fit in there if fit.profile == budget and seed in (None, fit.seed)]
+    fitted = _fitted(store, stored)
+    right = [fit for fit in fitted if fit.profile == budget and seed in (None, fit.seed)]
     chosen = []
     for name in approaches or classifiers():
         for recipe in recipes:
             fits = [fit for fit in right if (fit.approach, fit.recipe) == (name, recipe)]
             if approaches and not fits:
-                raise _not_there(store, stored, there, name, recipe, budget, seed)
+                raise _missing(store, stored, fitted, name, recipe, budget, seed)
             chosen += fits[:1]
     if not chosen:
-        raise _not_there(store, stored, there, "", recipes[0], budget, seed)
+        raise _missing(store, stored, fitted, "", recipes[0], budget, seed)
     return chosen
 
 
@@ -129,24 +130,24 @@ def _has(entry: ApproachManifest, recipe: str) -> bool:
     return True
 
 
-def _not_there(
+def _missing(
     store: Store,
     stored: Sequence[Record],
-    there: Sequence[Record],
+    fitted: Sequence[Record],
     name: str,
     recipe: str,
     budget: str,
     seed: int | None,
 ) -> ConfigError:
-    """Make the error for a posterior of an approach, or of all (''), that is not there: what is, what trains it."""
+    """Return the error for a missing posterior of an approach ('': any): which ones exist, and what trains this one."""
     what = f"of {name} {recipe}" if name else f"with recipe {recipe}"
     what += f", profile {budget}" + ("" if seed is None else f", seed {seed}")
-    others = [fit for fit in there if name in ("", fit.approach)]
+    others = [fit for fit in fitted if name in ("", fit.approach)]
     named = [f"{label(fit.approach, fit.recipe)} ({fit.profile}, seed {fit.seed})" for fit in others[:4]]
     has = f"; there is {', '.join(dict.fromkeys(named))}"
     options = f" --recipe {recipe}" + ("" if budget == "full" else f" --profile {budget}")
     options += "" if seed is None else f" --seeds {seed},"
-    # If the record is there without its fit, `run` has nothing to do in this folder. It trains in another one.
+    # If the folder has the record without its posterior, `run` has nothing to do there: name another folder.
     asked = (recipe, budget, seed or 0)
     is_done = any(
         name in ("", record.approach) and (record.recipe, record.profile, record.seed) == asked for record in stored
@@ -166,7 +167,7 @@ def _not_there(
 
 
 def scores(store: Store, fit: Record) -> Scores:
-    """Return the per-row scores of a fit's test digits, empty where there are none; raises StoreError."""
+    """Return the per-row scores of a fit's test digits, empty if none are stored; raises StoreError."""
     if not is_shipped(store, fit):
         return store.scores(fit)
     path = posterior_path(store, fit.fit_key)
@@ -181,7 +182,7 @@ def scores(store: Store, fit: Record) -> Scores:
 
 
 def rebuilt(store: Store, fit: Record) -> Posterior:
-    """Return the posterior of a fit as its approach made it; raises StoreError if its file cannot be trusted."""
+    """Return the posterior of a fit, which predicts whole networks where it has them; raises StoreError."""
     entry = manifest(fit.approach)
     approach = build(entry, resolve(entry, fit.recipe), profile(fit.profile))
     path = posterior_path(store, fit.fit_key)
@@ -195,11 +196,11 @@ def rebuilt(store: Store, fit: Record) -> Posterior:
 
 
 def load(store: Store, fit: Record) -> Posterior:
-    """Return the posterior of a fit after a trial prediction. It predicts each row by itself: answers need no more.
+    """Return the posterior of a fit in its faster form (`per_row`), after a trial prediction.
 
     Raises:
-        StoreError: its file cannot be trusted (it is then set aside), or does not fit today's code.
-        MissingFramework: what the approach needs is not installed.
+        StoreError: the file is damaged, and was set aside, or does not fit today's code.
+        MissingFramework: a framework that the approach needs is not installed.
     """
     try:
         posterior = rebuilt(store, fit).per_row()

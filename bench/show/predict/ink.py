@@ -1,7 +1,7 @@
-"""Which pixels are ink, and how much: a smooth background is taken away, whatever its colour, and the rest scaled.
+"""Finds the ink of a picture: subtracts a smooth background of any colour, and scales the rest.
 
-Ink is what differs from the background along one line through colour space, so that dark on light and light on dark,
-blue on white and red on green are one case.
+Ink is what differs from the background along one line through colour space. So dark on light, light on dark and red on
+green are the same case.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from bench.core.errors import UnusableImage
 from bench.show.predict.reading import Floats, Picture
 
 SAMPLES = 64  # points a side of the grid that the background is fitted to
-ROUNDS = 30  # of reweighting; the weights of the worst cases tried stand still after 20
+ROUNDS = 30  # of reweighting; in the worst cases tried, the fit no longer changed after 20
 SMALLEST_RESIDUAL = 1e-4  # of colour; far below one step of 8 bits (0.004)
-NOISE_SIGMAS = 5.0  # a pixel of Gaussian noise is further out once in 3 million; of real grain more often
+NOISE_SIGMAS = 5.0  # one pixel of Gaussian noise in 3 million is further out; of real grain, more are
 TO_SIGMA = 1.4826  # median absolute deviation to standard deviation, for Gaussian noise
-FEWEST = 2e-4  # share of the pixels that must stand out of the noise to be ink: in 300 x 300, a stroke of 3 x 6
-FAINTEST = 0.15  # of the ink's level: fainter is a smudge, an artefact of JPEG or grain
-LEAST_CONTRAST = 0.06  # of the range from black to white; paper photographed with a noise of 0.05 stays below
-SPECK = 0.03  # of the ink of the largest piece: smaller pieces are dirt
-LARGE = 0.25  # of the ink of the largest shape: what stands apart and has less is no second digit
-APART = 0.1  # of the longer side of what is drawn, at most twice the shorter one: the least gap between two shapes
-DARKEST_PAPER = 0.1  # colour below which dividing by the paper would only blow up noise
+FEWEST = 2e-4  # share of the pixels that ink has at least; in 300 x 300 pixels, a stroke of 3 x 6
+FAINTEST = 0.15  # of full ink: fainter pixels are a smudge, an artefact of JPEG or grain
+LEAST_CONTRAST = 0.06  # of the range from black to white; a photograph of empty paper with a noise of 0.05 has less
+SPECK = 0.03  # of the ink of the largest piece: a piece with less is dirt
+LARGE = 0.25  # of the ink of the largest shape: a shape with less is no second digit
+APART = 0.1  # least gap between two shapes, as a share of the drawing's longer side or of twice the shorter one
+DARKEST_PAPER = 0.1  # darker paper counts as this dark: division by less would only enlarge noise
 
 
 @dataclass(frozen=True)
@@ -35,20 +35,20 @@ class Ink:
 
     amount: Floats  # [H, W] from 0 (background) to 1 (full ink); 0 outside of what is drawn
     dark_on_light: bool
-    is_clear: bool  # it stands out of the noise of the background
-    n_shapes: int  # groups of pieces that stand apart
+    is_clear: bool  # whether the ink stands out of the noise of the background
+    n_shapes: int  # number of shapes that stand apart
 
 
 def find_ink(picture: Picture) -> Ink:
     """Separate ink and background; raises UnusableImage where there is no ink."""
     difference, paper = _without_background(picture.colours)
     amount, dark = _along_ink(difference)
-    if dark:  # ink swallows a share of the light, so that it is fainter in the shade
+    if dark:  # ink absorbs a share of the light, so the difference is smaller in the shade
         amount *= np.median(paper) / np.maximum(paper, DARKEST_PAPER)
     noise = TO_SIGMA * float(np.median(np.abs(amount)))
     above = amount[amount > NOISE_SIGMAS * noise]
     is_clear = len(above) >= max(1, FEWEST * amount.size)
-    if not is_clear:  # nothing stands out: blank, or all of it is a pattern or noise
+    if not is_clear:  # nothing stands out: the picture is blank, or all of it is a pattern or noise
         above = amount[amount > 0]
     level = _level(above)
     if level < LEAST_CONTRAST:
@@ -63,23 +63,23 @@ def find_ink(picture: Picture) -> Ink:
 
 
 def shapes(drawn: Floats) -> int:
-    """Return how many shapes stand side by side or one above the other: columns or rows without ink part them.
+    """Return how many shapes stand side by side or one above the other, with columns or rows without ink between them.
 
-    A digit in several strokes is one shape where they overlap in both directions, or where the gap is small. What is
-    small does not grow with the number of digits in a row.
+    The strokes of one digit overlap in both directions or have only a small gap between them; they are one shape. The
+    least gap between two shapes does not grow with the number of digits in a row.
     """
     shorter, longer = sorted(sides(drawn != 0))
-    return max(_parted(drawn.sum(axis=axis), APART * min(longer, 2 * shorter)) for axis in (0, 1))
+    return max(_runs(drawn.sum(axis=axis), APART * min(longer, 2 * shorter)) for axis in (0, 1))
 
 
 def sides(drawn: npt.NDArray[np.bool_]) -> tuple[int, int]:
-    """Return height and width of the box around what is drawn, pixels."""
+    """Return height and width of the smallest box around the drawing, pixels."""
     height, width = (int(np.ptp(np.flatnonzero(drawn.any(axis=1 - axis)))) + 1 for axis in (0, 1))
     return height, width
 
 
-def _parted(mass: Floats, gap: float) -> int:
-    """Return how many runs of large mass lie along a line, parted by at least `gap` empty places."""
+def _runs(mass: Floats, gap: float) -> int:
+    """Return how many runs of mass, at least `gap` empty places apart, reach LARGE of the mass of the heaviest."""
     places = np.flatnonzero(mass)
     cuts = np.flatnonzero(np.diff(places) - 1 >= gap) + 1
     masses = [float(mass[run].sum()) for run in np.split(places, cuts)]
@@ -87,7 +87,10 @@ def _parted(mass: Floats, gap: float) -> int:
 
 
 def _level(above: Floats) -> float:
-    """Return what counts as full ink: the median of the pixels with at least half of the amount-weighted mean."""
+    """Return the amount that counts as full ink: the median over pixels that reach half of the weighted mean.
+
+    Each pixel weighs as its own amount, so that the many faint pixels at the edges hardly count.
+    """
     if len(above) == 0:
         return 0.0
     mean = float((above**2).sum() / above.sum())
@@ -97,9 +100,9 @@ def _level(above: Floats) -> float:
 def _without_background(colours: Floats) -> tuple[Floats, Floats]:
     """Return [H, W, 3] colours minus a smooth background, and the background's brightness [H, W].
 
-    The background is a surface of second degree in each channel that goes through most of the pixels: the least sum
-    of absolute residuals, by iteratively reweighted least squares (Schlossmacher 1973). What is drawn, being less
-    than half, does not pull it.
+    In each channel, the background is the surface of second degree with the least sum of absolute residuals, found by
+    iteratively reweighted least squares (Schlossmacher 1973). Ink covers less than half of the pixels, so that it does
+    not move this surface.
     """
     height, width = colours.shape[:2]
     rows = np.unique(np.linspace(0, height - 1, SAMPLES).round().astype(int))
@@ -115,7 +118,7 @@ def _without_background(colours: Floats) -> tuple[Floats, Floats]:
 
 
 def _surface(y: npt.NDArray[np.float64], x: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """Return the terms of a surface of second degree over a grid, [len(y), len(x), 6]."""
+    """Return the six terms of a surface of second degree at each point of a grid, [len(y), len(x), 6]."""
     down, across = np.meshgrid(2 * y - 1, 2 * x - 1, indexing="ij")
     return np.stack([np.ones_like(down), down, across, down * down, down * across, across * across], axis=2)
 
@@ -141,13 +144,14 @@ def _along_ink(difference: Floats) -> tuple[Floats, bool]:
         # The main direction of the differences; each pixel weighs as the square of its difference.
         direction = np.linalg.eigh((flat * strength[:, None]).T.astype(np.float64) @ flat)[1][:, -1].astype(np.float32)
         along = difference @ direction
-    if float((along.astype(np.float64) ** 3).sum()) < 0:  # ink covers fewer pixels than paper, so it differs more
+    # Ink covers fewer pixels than paper, but differs more: the sum of cubes has the sign of the ink's direction.
+    if float((along.astype(np.float64) ** 3).sum()) < 0:
         along, direction = -along, -direction
     return along, float(direction.sum()) < 0
 
 
 def _pieces(amount: Floats, floor: float) -> Floats:
-    """Return the amounts of connected pieces (above `floor`; corners connect), without specks."""
+    """Return the amounts in connected pieces of pixels above `floor`, without specks; corners connect."""
     labels, count = ndimage.label(amount > floor, structure=np.ones((3, 3)))
     if count <= 1:
         return np.where(labels > 0, amount, 0)

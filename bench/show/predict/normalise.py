@@ -1,8 +1,8 @@
-"""From ink to MNIST's conventions, as MNIST was made of NIST's black and white images.
+"""Turns ink into an image of MNIST's form, as MNIST was made of NIST's black and white images.
 
 LeCun, Bottou, Bengio, Haffner 1998, "Gradient-based learning applied to document recognition", section III.A: the
-image is scaled to fit a box of 20x20 pixels with its aspect kept, grey levels come from the antialiasing of that
-scaling, and it is shifted so that its centre of mass is in the middle of 28x28.
+image is scaled into a box of 20x20 pixels with its aspect kept. Antialiasing makes the grey levels. Then the image is
+shifted so that its centre of mass is in the middle of 28x28.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from bench.show.predict.ink import find_ink, sides
 from bench.show.predict.reading import Floats, Picture, read
 
 SIDE = 28  # pixels
-EDGE = 0.4  # of full ink; fainter pixels do not widen the box. Of 0.15 to 0.5, it restores enlarged digits best
+EDGE = 0.4  # of full ink; fainter pixels do not widen the box. Of 0.15 to 0.5, 0.4 restored enlarged digits best
 BOX = 20  # pixels, the longer side of what is drawn
 CENTRE = 14.0  # place, counted from 0, of the pixel that has the centre of mass
 SMALLEST = 5  # pixels; a drawing whose longer side is shorter has no shape
-SHOWN = 240  # pixels, the longer side of the copy that figures show
+SHOWN = 240  # pixels, the longer side of the small copy for figures
 
 
 @dataclass(frozen=True)
@@ -32,23 +32,23 @@ class Normalised:
     path: str
     size: tuple[int, int]  # width and height of the picture, pixels
     pixels: Floats  # [28, 28], bytes / 255, ink is bright
-    dark_on_light: bool  # how it was drawn
-    is_clear: bool  # ink stands out of the noise of the background
-    remarks: tuple[str, ...]  # why it may be no picture of one digit
-    shown: Floats  # [h, w, 3], the picture made small for figures
+    dark_on_light: bool
+    is_clear: bool  # whether the ink stands out of the noise of the background
+    remarks: tuple[str, ...]  # why it may not be a picture of one upright digit
+    shown: Floats  # [h, w, 3], a small copy of the picture for figures
 
 
 def normalise(path: str | Path) -> Normalised:
-    """Bring a PNG or JPEG to MNIST's conventions.
+    """Read a PNG or JPEG and bring it to MNIST's form.
 
     Raises:
-        UnusableImage: it cannot be read, is too large, is blank, or holds less than SMALLEST pixels of ink.
+        UnusableImage: it cannot be read, is too large or blank, or its drawing is smaller than SMALLEST pixels.
     """
     return from_picture(read(Path(path)))
 
 
 def from_picture(picture: Picture) -> Normalised:
-    """Bring a decoded picture to MNIST's conventions; raises UnusableImage, see `normalise`."""
+    """Bring a decoded picture to MNIST's form; raises UnusableImage as `normalise` does."""
     ink = find_ink(picture)
     height, width = sides(ink.amount >= EDGE)
     if max(height, width) < SMALLEST:
@@ -66,10 +66,10 @@ def from_picture(picture: Picture) -> Normalised:
 
 
 def fit_box(amount: Floats) -> Floats:
-    """Return ink [H, W] scaled so that the longer side of its box is BOX pixels, with a border of one pixel.
+    """Return ink [H, W] scaled so that the longer side of its box is BOX pixels, with a border of one pixel around it.
 
-    Each pixel is the mean of the area that it covers. The border holds what is fainter than EDGE, as the blurred rim
-    of a photographed stroke is.
+    The box holds all pixels of at least EDGE. The border has room for fainter ones, such as the blurred rim of a
+    photographed stroke. Each pixel of the result is the mean of the area that it covers.
     """
     box = amount >= EDGE
     first = [int(box.any(axis=1 - axis).argmax()) for axis in (0, 1)]
@@ -79,9 +79,10 @@ def fit_box(amount: Floats) -> Floats:
 
 
 def _areas(first: int, side: int, pixels: int, reach: int) -> Floats:
-    """Return how much of each of `reach` pixels goes into each of `pixels` that share `side` from `first` on.
+    """Return weights [pixels + 2, reach] that average `reach` old pixels into new ones.
 
-    Rows sum to 1, [pixels + 2, reach]: one more at each end, which sums to less where the picture ends before.
+    `pixels` new ones share the `side` old ones from `first` on; one more at each end makes the border. A row sums to 1,
+    or to less at a border that reaches over the end of the picture.
     """
     step = side / pixels
     edges = first + step * np.arange(-1, pixels + 2)
@@ -91,9 +92,9 @@ def _areas(first: int, side: int, pixels: int, reach: int) -> Floats:
 
 
 def centred(ink: Floats) -> Floats:
-    """Place ink [h, w] from `fit_box` so that its centre of mass is in pixel (14, 14).
+    """Place ink [h, w] from `fit_box` on 28x28 pixels, with its centre of mass in pixel (14, 14).
 
-    It moves less far if ink inside the border would be cut off.
+    If that would cut off ink inside the border, the ink moves only as far as it can.
     """
     page = np.zeros((SIDE + 2, SIDE + 2), np.float32)  # the border may be cut off
     corner = []

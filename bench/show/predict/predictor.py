@@ -23,7 +23,7 @@ from bench.show.predict import fits, rules
 from bench.show.predict.normalise import Normalised, normalise
 
 MAX_DRAWS = 10_000
-BLOCK_IMAGES = 100  # predicted at once
+BLOCK_IMAGES = 100  # pictures predicted at once
 
 
 @dataclass(frozen=True, repr=False)
@@ -36,17 +36,17 @@ class PictureAnswer:
     seed: int  # run seed of the fit
     n_draws: int  # 1 for a deterministic network
     digit: int | None  # None: "I don't know"
-    best_guess: int  # the digit, or where it does not answer, that with the highest value of the rule
+    best_guess: int  # the answer; if the rule refuses, what it would answer if it did not
     probabilities: tuple[float, ...]  # of the digits 0 to 9, mean over the draws
     predictive_entropy: float  # nats
     mutual_information: float  # nats
     rule: str
     rule_words: str  # when the rule answers
     threshold: float
-    refused_by: str  # why it does not answer, '' if it does
-    refusing_rules: tuple[str, ...]  # of all rules that have a threshold here, those that refuse
+    refused_by: str  # why the rule does not answer, '' if it does
+    refusing_rules: tuple[str, ...]  # names of all rules that refuse, of those that have a threshold for this fit
     draws: FloatArray = dataclasses.field(compare=False)  # [S, 10], probabilities of each draw
-    remarks: tuple[str, ...] = ()  # why the picture may be no picture of one digit
+    remarks: tuple[str, ...] = ()  # see `Normalised`
 
     @property
     def label(self) -> str:
@@ -74,7 +74,7 @@ class PictureAnswer:
 
 
 class Predictor:
-    """A trained approach of a results folder, ready to answer pictures."""
+    """A trained approach of a results folder that answers pictures."""
 
     def __init__(
         self,
@@ -94,14 +94,14 @@ class Predictor:
             approach: its name, see `python -m bench list`.
             recipe: which recipe it was trained by.
             profile: how long it was trained.
-            seed: run seed; None for the lowest that is there.
-            n_draws: draws of the posterior that answer.
+            seed: run seed; None for the lowest that has a fit.
+            n_draws: number of draws from the posterior.
             rule: when it says "I don't know", see `bench.show.predict.rules`.
 
         Raises:
-            ConfigError: unknown name, no such posterior, or no threshold for the rule.
-            StoreError: the posterior cannot be trusted.
-            MissingFramework: what the approach needs is not installed.
+            ConfigError: a name is unknown, the posterior is missing, or the rule has no threshold.
+            StoreError: the file of the posterior is damaged.
+            MissingFramework: a framework that the approach needs is not installed.
         """
         store = Store(Path(results))
         self._load(store, fits.choose(store, (approach,), (recipe,), profile, seed)[0], n_draws, rule)
@@ -118,8 +118,9 @@ class Predictor:
             raise ConfigError(f"{n_draws} draws were asked for; allowed are 1 to {MAX_DRAWS}")
         self.fit = fit
         self.rule, self._rules = rules.rule_among_all(rule, fits.scores(store, fit))
-        self._at_once = without_compiling if fits.is_shipped(store, fit) else contextlib.nullcontext
-        with self._at_once():
+        # Shipped posteriors are small: to compile the loops would take longer than to go without.
+        self._noise_mode = without_compiling if fits.is_shipped(store, fit) else contextlib.nullcontext
+        with self._noise_mode():
             self._posterior = fits.load(store, fit)
         self._draws = draws_of(self._posterior, n_draws)
 
@@ -134,8 +135,8 @@ class Predictor:
 
     def _block(self, images: Sequence[Normalised]) -> list[PictureAnswer]:
         x = torch.from_numpy(np.stack([image.pixels.reshape(-1) for image in images]))
-        rows = torch.zeros(len(images), dtype=torch.int64)  # every picture meets the noise of row 0
-        with torch.no_grad(), self._at_once():
+        rows = torch.zeros(len(images), dtype=torch.int64)  # noise of row 0 for each: no answer depends on the others
+        with torch.no_grad(), self._noise_mode():
             log_probs = categorical(self._posterior, x, self._draws, rows)
         summary = reduce_draws(log_probs)
         nats = entropies(summary)

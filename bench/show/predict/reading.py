@@ -1,4 +1,4 @@
-"""From a PNG or JPEG file to colours in [0, 1]: every mode, transparency, orientation; bounded in pixels."""
+"""Reads a PNG or JPEG file of any mode, transparent or turned, as colours in [0, 1]; refuses too many pixels."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ MAX_PIXELS = 50_000_000  # a telephone's largest photograph; decoded with transp
 WORK_SIDE = 1600  # pixels: a larger picture is averaged down to at most twice this, enough for any digit
 FORMATS = ("PNG", "JPEG")
 DEEP = 65535.0  # largest value of a sample of 16 bits
-SEEN_THROUGH = 0.5  # opacity below which a pixel is not part of what is drawn
-FLAT = 0.25  # range of the brightness of what is drawn, below which the shape is in the transparency alone
+SEEN_THROUGH = 0.5  # a pixel of at most this opacity is not part of the drawing
+FLAT = 0.25  # if the drawing's brightness has a smaller range, only the transparency shows the shape
 
 
 @dataclass(frozen=True)
@@ -27,8 +27,8 @@ class Picture:
     """A decoded picture, upright."""
 
     path: str
-    size: tuple[int, int]  # width and height in pixels, as stored but upright
-    colours: Floats  # [H, W, 3], sRGB values in [0, 1], nothing transparent; at most 2 * WORK_SIDE a side
+    size: tuple[int, int]  # width and height of the file's picture in pixels, upright
+    colours: Floats  # [H, W, 3], sRGB values in [0, 1], opaque; a side has at most 2 * WORK_SIDE pixels
 
 
 def read(path: Path) -> Picture:
@@ -42,7 +42,7 @@ def read(path: Path) -> Picture:
             f"{path}: {'is not a file' if path.exists() else 'there is no such file'}; give a PNG or JPEG"
         )
     try:
-        # Hide a decoder's warnings, such as of odd metadata. `_decode` refuses pictures that are too large.
+        # Hide a decoder's warnings, such as those about odd metadata. `_decode` itself refuses large pictures.
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             return _decode(path)
@@ -80,12 +80,13 @@ def _too_many(path: Path, given: str) -> UnusableImage:
 
 
 def _samples(image: Image.Image) -> tuple[Floats, Floats | None]:
-    """Return colours [H, W, 3], multiplied by the opacity, and the opacity [H, W] where some of it is transparent."""
+    """Return colours [H, W, 3], multiplied by the opacity, and the opacity [H, W]; None if nothing is transparent."""
     factor = max(1, max(image.size) // WORK_SIDE)
     if image.mode.startswith("I"):  # grey of 16 bits
         grey = np.asarray(image.convert("F").reduce(factor), np.float32) / DEEP
         return np.repeat(grey.clip(0, 1)[..., None], 3, axis=2), None
-    # In grey and RGB files, the one transparent colour is the page's: nearly that colour is the edge of the ink.
+    # A grey or RGB file may declare one colour transparent. That is the page's colour, and pixels of nearly that colour
+    # are the edge of the ink. So such a file is read as if it were opaque.
     if image.mode in ("LA", "PA", "La", "RGBA", "RGBa") or (image.mode == "P" and "transparency" in image.info):
         # RGBa is multiplied by the opacity, so that invisible colours do not change the averages.
         samples = np.asarray(image.convert("RGBA").convert("RGBa").reduce(factor), np.float32) / 255
@@ -95,10 +96,10 @@ def _samples(image: Image.Image) -> tuple[Floats, Floats | None]:
 
 
 def _opaque(colours: Floats, opacity: Floats | None) -> Floats:
-    """Put paper behind transparent pixels.
+    """Return the colours with paper behind transparent pixels.
 
-    If all that is drawn has one brightness, the transparency alone gives its shape, and the paper contrasts with it.
-    Otherwise the picture shows a page, and the paper has the page's colour, the median.
+    If the whole drawing has one brightness, only its transparency shows the shape: ink is drawn black on white paper.
+    Otherwise the drawing includes its page, and the paper has the page's colour, the median.
     """
     if opacity is None:
         return colours

@@ -1,7 +1,7 @@
-"""When to say "I don't know": the rules by name, each with its threshold in words.
+"""Rules that decide when to say "I don't know", by name.
 
-The two rules of quantiles have the thresholds of their document. The two rules of entropies take theirs from the fit
-that answers: the value that REFUSED_DIGITS of the test digits exceed.
+The two rules on quantiles have the thresholds of their document. The two rules on entropies take theirs from the fit
+that answers: the value that a share REFUSED_DIGITS of the test digits exceeds.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ DEFAULT = "median"
 class RuleOutcome(NamedTuple):
     """What a rule says of one picture."""
 
-    digit: int  # what it answers, or with a lower bar would answer
-    refused: str  # why it does not answer, '' if it does
+    digit: int  # the answer; if the rule refuses, what it would answer if it did not
+    refused: str  # why the rule refuses, '' if it answers
 
 
 @dataclass(frozen=True)
@@ -46,14 +46,15 @@ class AnswerRule:
 
 
 def rule_among_all(name: str, scores: Mapping[str, NDArray[np.generic]]) -> tuple[AnswerRule, list[AnswerRule]]:
-    """Return a rule by name, and all rules that have a threshold.
+    """Return the rule of that name, and all rules that have a threshold.
 
     Args:
         name: one of RULES.
-        scores: the per-row scores of the fit's test digits, as records keep them; may be empty.
+        scores: the per-row scores of the fit's test digits, as records keep them. Without them, only the rules on
+            quantiles have a threshold.
 
     Raises:
-        ConfigError: unknown name, or there are no scores to take the threshold from.
+        ConfigError: the name is unknown, or the rule has no threshold.
     """
     check_known("rule", RULES, name)
     found = {known: _quantile_rule(known, quantiles) for known, quantiles in QUANTILE_RULES.items()}

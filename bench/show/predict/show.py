@@ -1,4 +1,4 @@
-"""Answers as text for a terminal, as JSON and as a figure: picture, what the network saw, probabilities and spread."""
+"""Shows answers as text for a terminal, as JSON, and as a figure: the picture, its normalised form and the answers."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ from bench.show.predict.reading import Floats
 from bench.show.predict.rules import QUANTILE_RULES
 from bench.show.terminal import shown
 
-MOST_SHOWN = 3  # digits whose probabilities a line has room for
-LEAST_SHOWN = 0.005  # a probability that would be rounded to 0.00
+MOST_SHOWN = 3  # digits in a line of text
+LEAST_SHOWN = 0.005  # a smaller probability would be shown as 0.00
 COLUMNS = ("approach", "answer", "probabilities", "entropy", "mutual inf")
 FORMATS = (".png", ".svg", ".pdf")
-MOST_IMAGES = 12  # of one figure
+MOST_IMAGES = 12  # pictures in one figure
 ACROSS = 4  # approaches side by side
-PANEL = 1.75  # inches
-CAPTION = 7.0  # points
-CHARACTERS = 17  # of the caption that an inch has room for
-LABEL = 20  # characters of a panel's title that a line has room for
+PANEL = 1.75  # inches, side of a panel
+CAPTION = 7.0  # points, size of the caption's letters
+CHARACTERS = 17  # characters of the caption in an inch
+LABEL = 20  # characters in a line of a panel's title
 ANSWERED, REFUSED = COLOURS[0], COLOURS[1]
 SPREAD = (10, 90)  # percentiles of the draws that a line spans
 
 
 def as_json(image: Normalised, answers: Sequence[PictureAnswer]) -> dict[str, object]:
-    """Return a picture and its answers for machines; entropies in nats."""
+    """Return a picture and its answers as plain values for JSON; entropies in nats."""
     return {
         "image": image.path,
         "width": image.size[0],
@@ -52,7 +52,7 @@ def as_json(image: Normalised, answers: Sequence[PictureAnswer]) -> dict[str, ob
 
 
 def ink(image: Normalised) -> str:
-    """Return how a picture was drawn."""
+    """Return "dark on light" or "light on dark"."""
     return "dark on light" if image.dark_on_light else "light on dark"
 
 
@@ -81,7 +81,7 @@ def text(image: Normalised, answers: Sequence[PictureAnswer]) -> str:
 
 
 def rules(answers: Sequence[PictureAnswer]) -> str:
-    """Return the rule in words, with the threshold of each approach if they differ."""
+    """Return the rule in words; for a rule on entropies, also the threshold of each approach."""
     line = f"rule {answers[0].rule}: {answers[0].rule_words}"
     if answers[0].rule not in QUANTILE_RULES:
         line += ", nats: " + ", ".join(f"{answer.label} {answer.threshold:.3f}" for answer in answers)
@@ -90,7 +90,7 @@ def rules(answers: Sequence[PictureAnswer]) -> str:
 
 def likely(probabilities: Sequence[float]) -> str:
     """Return the likeliest digits with their probabilities."""
-    # Sort by what is shown: of digits whose probabilities print alike, the lower one comes first.
+    # Sort by the rounded probabilities: if two digits show the same number, the lower digit comes first.
     order = sorted(range(len(probabilities)), key=lambda digit: -round(probabilities[digit], 2))[:MOST_SHOWN]
     shown = [digit for digit in order if probabilities[digit] >= LEAST_SHOWN]
     return ", ".join(f"{digit}: {probabilities[digit]:.2f}" for digit in shown)
@@ -104,16 +104,16 @@ def check_figure(path: Path, images: Sequence[Path]) -> None:
         raise ConfigError(f"{len(images)} pictures are too many for one figure; give at most {MOST_IMAGES}")
     if path.is_dir():
         raise ConfigError(f"--figure {path} is a folder; give a file")
-    if os.path.realpath(path) in map(os.path.realpath, images):  # which also answers for a loop of links
+    if os.path.realpath(path) in map(os.path.realpath, images):  # realpath does not fail on a loop of links
         raise ConfigError(f"--figure {path} would replace that picture; give another file")
     check_writable(path.parent)
 
 
 def draw(images: Sequence[Normalised], answers: Sequence[Sequence[PictureAnswer]]) -> Drawing:
-    """Draw pictures and, in the same order, the answers to each: at least one picture and one answer."""
-    bands = -(-len(answers[0]) // ACROSS)
+    """Draw each picture, its normalised form and the answers to it; needs at least one picture and one answer."""
+    bands = -(-len(answers[0]) // ACROSS)  # rows of panels for one picture
     across = min(ACROSS, len(answers[0]))
-    pictures = 2 if bands == 1 else 1  # beside each other, or one above the other
+    pictures = 2 if bands == 1 else 1  # columns: picture and normalised form beside each other, or one above the other
     width = PANEL * (pictures + across)
     caption = textwrap.wrap(_legend(answers[0][0]), int(CHARACTERS * width))
     with style():

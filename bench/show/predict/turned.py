@@ -1,4 +1,4 @@
-"""Whether a picture may be turned: the networks are unsure of it, and sure of it when it is turned back."""
+"""Tells whether a picture may be turned: the networks are unsure of it as it is, and sure of it after a turn."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from bench.show.predict.reading import Floats
 
 Answerer = Callable[[Sequence[Normalised]], list[PictureAnswer]]
 
-UNSURE, SURE = 0.7, 0.9  # mean over the networks of a digit's probability; docs/predict.md has the rates of error
-TURNS = {1: "a quarter to the left", 2: "by half", 3: "a quarter to the right"}  # by quarters to the left
+UNSURE, SURE = 0.7, 0.9  # of the likeliest digit's probability, mean over networks; error rates: docs/predict.md
+TURNS = {1: "a quarter to the left", 2: "by half", 3: "a quarter to the right"}  # by number of quarters to the left
 
 
 def with_remarks(
     images: Sequence[Normalised], answers: Sequence[Sequence[PictureAnswer]], networks: Sequence[Answerer]
 ) -> list[Normalised]:
-    """Return the pictures, with a remark where one may be turned.
+    """Return the pictures, those that may be turned with a remark.
 
     Args:
-        images: pictures as networks see them.
-        answers: of each picture, by every network.
-        networks: each answers pictures.
+        images: normalised pictures.
+        answers: for each picture, the answers of all networks.
+        networks: answer further pictures: the turned ones.
     """
     return [
         _with_remark(image, networks) if image.is_clear and _best(told)[1] < UNSURE else image
@@ -52,7 +52,7 @@ def _best(answers: Sequence[PictureAnswer]) -> tuple[int, float]:
 
 
 def turn(pixels: Floats, quarters: int) -> Floats:
-    """Turn a picture [28, 28] by quarters to the left, so that pixel (14, 14) stays where it is."""
+    """Return a picture [28, 28] turned to the left by quarters around pixel (14, 14), which stays in its place."""
     turned = np.rot90(pixels, quarters)
     down, across = {0: (0, 0), 1: (1, 0), 2: (1, 1), 3: (0, 1)}[quarters % 4]
     return np.ascontiguousarray(np.roll(turned, (down, across), axis=(0, 1)))

@@ -1,1 +1,1 @@
-"""Lines that a command prints: of the comparison, the gate, a verdict, a user's own number."""
+"""Lines that commands print: `compare`, `gate`, `verdict`, `audit` and the summary of `run`."""

@@ -1,4 +1,4 @@
-"""What `audit` prints: findings, the checks of an approach, and what each library's example trains."""
+"""Lines that `audit` prints: findings, checks of an approach, and measurements of each library's example."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ INDENT = " " * 4
 
 
 def finding_lines(found: Finding) -> list[str]:
-    """Return a finding: severity, outcome, rule and subject, then what was seen, what to do and what it is worth."""
+    """Return the lines of a finding: severity, outcome, rule, subject; then detail, remedy and effect."""
     heading = f"{RULES[found.rule].severity:<10}  {found.outcome:<14}  {found.rule:<25}  {found.subject}"
     return [heading, *_details(found.detail, found.remedy, found.effect)]
 
 
 def check_lines(check: CheckLine) -> list[str]:
-    """Return a check of an approach: outcome, part, name and recipe, then what was seen and what to do."""
+    """Return the lines of a check of an approach: outcome, part, name, recipe; then detail and remedy."""
     heading = f"{check.outcome:<14}  {check.part:<8}  {check.name:<27}  {check.recipe}"
     return [heading, *_details(check.detail, check.remedy, "")]
 
@@ -36,7 +36,7 @@ def _details(detail: str, remedy: str, effect: str) -> list[str]:
 
 
 def library_lines(example: Example, found: LibraryReading) -> list[str]:
-    """Return an example: its name and version, what it follows, what was measured, and what the change gives."""
+    """Return the lines of an example: name, version, source, measurements, and the KL's weight after the change."""
     heading = f"{example.name}: {example.package} {found.versions[example.package]}, {example.licence}"
     details = [
         f"follows: {example.source}",

@@ -1,4 +1,4 @@
-"""A comparison as text, Markdown and plain values."""
+"""Shows the comparison of two results folders as text, as Markdown and as plain values."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ ROW_COLUMNS = ("cell", "seed", "rows", "only A right", "only B right", "B - A", 
 class Comparison:
     """The results of comparing two folders."""
 
-    made: Sequence[str]  # what made A, and what B
-    conditions: Sequence[str]  # what differs between them
+    made: Sequence[str]  # with which code and machine A was made, and B
+    conditions: Sequence[str]  # conditions that differ between A and B
     differences: Sequence[Difference]
     lacking: Sequence[Lack]  # what could not be compared
     rows: Sequence[RowTest]
@@ -71,7 +71,7 @@ def differences_table(found: Comparison) -> Table:
 
 
 def rows_table(found: Comparison) -> Table:
-    """Return a row for each cell that has one seed in both folders, with the test over rows."""
+    """Return a row for each cell of which both folders have one seed, with McNemar's test over the images."""
     note = "One seed each: the test compares these two networks, not their recipes."
     return Table("row_tests", "Row by row", note, ROW_COLUMNS, [_row_test(one) for one in found.rows])
 

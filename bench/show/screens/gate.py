@@ -1,4 +1,4 @@
-"""A report as text for a terminal, Markdown for a summary page, JUnit XML for a CI and JSON for other machines."""
+"""Shows a gate's report as text for a terminal, as Markdown for a summary page, as JUnit XML for a CI and as JSON."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ def verdict_line(report: GateReport) -> str:
 
 
 def text(report: GateReport) -> str:
-    """Return the report for a terminal: every metric, then the exact checks, what went wrong in words at the end."""
+    """Return the report for a terminal: all metrics, all exact checks, then what went wrong and the outcome."""
     end = (*_facts(report), "", *_troubles(report), verdict_line(report))
     return shown(metrics_table(report), "", checks_table(report), "", *end)
 
 
 def markdown(report: GateReport) -> str:
-    """Return the report as Markdown: the outcome and what went wrong first."""
+    """Return the report as Markdown: the outcome and what went wrong, then all metrics and checks."""
     grids = "\n\n".join(map(markdown_grid, (metrics_table(report), checks_table(report))))
     troubles = "".join(f"- {escape(line)}\n" for line in _troubles(report))
     facts = "".join(f"- {escape(line)}\n" for line in _facts(report))
@@ -140,14 +140,14 @@ def _metric_json(check: MetricCheck) -> dict[str, object]:
 
 
 def _troubles(report: GateReport) -> list[str]:
-    """Return a line for every check that is not simply passed."""
+    """Return a line for every check that failed, is missing or is waived."""
     bad = (FAIL, MISSING, WAIVED)
     lines = [f"{c.state}: {c.cell} {c.key}: {_sentence(c)}" for c in report.metrics if c.state in bad]
     return lines + [f"{c.state}: {c.name}: {c.text}" for c in report.checks if c.state in bad]
 
 
 def _facts(report: GateReport) -> list[str]:
-    """Return what a reader needs to weigh the outcome: false alarms, time, origin."""
+    """Return the rate of false alarms, the time of the fresh run, and the notes."""
     alarms = report.false_alarms
     facts = []
     if alarms is not None:

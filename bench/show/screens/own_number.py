@@ -1,4 +1,4 @@
-"""The verdict on a user's own number, on a terminal and for machines."""
+"""Shows the verdict on a user's own number as text and as plain values."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ import textwrap
 from bench.judge.alternatives.own import JudgedNumber
 from bench.judge.claims import print_interval
 from bench.show.outcomes import why
-from bench.show.reasoning import in_words
+from bench.show.reasoning import outcome_text
 from bench.show.tables.alternatives import against_json, against_lines
 
-LABEL = 14  # columns before what is said of a user's own number
+LABEL = 14  # width of the labels before the text
 
 
 def own_text(judged: JudgedNumber, width: int) -> str:
-    """Return the answers to the rule's three questions, and the verdict first, in lines of at most `width`."""
+    """Return the verdict, then the answers to the rule's questions, in lines of at most `width` characters."""
     longest, indent = max(width, 2 * LABEL), " " * LABEL
     return "\n".join(
         textwrap.fill(text, longest, initial_indent=f"{name:<{LABEL}}", subsequent_indent=indent)
@@ -28,14 +28,15 @@ def _parts(judged: JudgedNumber) -> list[tuple[str, str]]:
     interval, sample, evidence = print_interval(claim), verdict.sample, verdict.evidence
     where = f"{judged.key} of {brought.approach} {brought.recipe}, protocol {brought.protocol}"
     parts = [
-        ("verdict", in_words(verdict.outcome, why(verdict))),
+        ("verdict", outcome_text(verdict)),
         ("your number", f"{claim.printed} {claim.unit}".strip() + f", {claim.precision_kind}: {where}"),
         ("prints so", f"from {interval.low:.8g} to {interval.high:.8g}"),
     ]
     if sample.mean is not None and sample.sd is not None:
         parts.append(("measured", f"{sample.mean:.5g} +- {sample.sd:.2g} ({sample.n} seeds)"))
     if evidence is not None and evidence.has_spread:
-        ends = verdict.interval or (0.0, 0.0)
+        assert verdict.interval is not None, "a verdict with evidence has an interval"
+        low, high = verdict.interval
         below, n = evidence.percentile * evidence.n / 100, evidence.n  # a run that prints like the report counts half
         above = f"all {n} of our runs" if below == n else f"{below:.3g} of our {n} runs"
         parts += [
@@ -45,7 +46,7 @@ def _parts(judged: JudgedNumber) -> list[tuple[str, str]]:
             ),
             (
                 "how sharply?",
-                f"one more run of ours: {ends[0]:.4g} to {ends[1]:.4g} in 95 of 100 cases; shifts below "
+                f"one more run of ours: {low:.4g} to {high:.4g} in 95 of 100 cases; shifts below "
                 f"{verdict.in_words(evidence.resolution(verdict.level))} might not have shown; the margin, "
                 f"{claim.margin:.3g}, is {claim.margin_reason}",
             ),
@@ -55,7 +56,7 @@ def _parts(judged: JudgedNumber) -> list[tuple[str, str]]:
 
 
 def own_json(judged: JudgedNumber) -> dict[str, object]:
-    """Return the same for machines."""
+    """Return the verdict and its numbers as plain values for JSON."""
     verdict, found = judged.verdict, judged.verdict.evidence
     evidence = found if found is not None and found.has_spread else None
     return {

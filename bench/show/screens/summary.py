@@ -1,4 +1,4 @@
-"""The summary that `run` and `table` print: the table of accuracies, as wide as the terminal."""
+"""The summary that `run` and `table` print: the table of accuracies, with fewer columns."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from bench.show.terminal import notes_of, shown
 
 
 def summary(material: Material, more: str = "") -> str:
-    """Return the main table for the screen.
+    """Return the table of accuracies for the screen.
 
-    `more`: the command that shows the notes. The end of a run gives it; then notes and rows without records are left
-    out.
+    `more`: the command that shows the notes. If it is given, as at the end of a run, the notes and the rows of
+    approaches without records are left out.
     """
     table = material.beside.marked(accuracy_table(material))
     notes = [f"notes: {more}"] if more else notes_of(table)
@@ -31,7 +31,7 @@ def summary(material: Material, more: str = "") -> str:
 
 
 def _narrowed(table: Table) -> Table:
-    """Return the table with the columns of the summary; a variant stands below its approach and need not name it."""
+    """Return the table with fewer and shorter columns. A variant stands below its approach and need not name it."""
     narrow = table.without(("document", "measured on"))
     rows = tuple((re.sub(r"^.*? (?=\+ )", "", str(name)), *others) for name, *others in narrow.rows)
     return replace(narrow, columns=tuple(column.replace("difference", "diff.") for column in narrow.columns), rows=rows)

@@ -1,4 +1,4 @@
-"""Verdicts on a terminal: the end results on one screen, then curves, computed numbers and all points."""
+"""Shows verdicts on a terminal: the end results on one screen; with --all, also curves and every single number."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from bench.judge.stats.curves import SEEN_BEFORE, Curve
 from bench.judge.stats.rule import AGREES, COARSE, DIFFERS, Verdict
 from bench.judge.stats.verdicts import Judgement
 from bench.show.outcomes import counts, how_far, why
-from bench.show.reasoning import CHOSEN_AFTER, in_words, ours_text, p_text
+from bench.show.reasoning import CHOSEN_AFTER, ours_text, outcome_text, p_text
 from bench.show.tables.verdicts import reported_text
 
 NAME, REPORTED, OURS, P = 24, 8, 23, 5  # widths of the columns before the verdict
-CURVE = 43
-STEP = 15  # columns before what a step of an explanation says
+CURVE = 43  # width of a curve's name
+STEP = 15  # characters before the text of a step
 MEANING = (
     "p: how often one more run of ours lies at least as far from our mean as the report. Agrees: even one more run "
     "of ours would land within the margin, the difference that matters. Coarsely: a shift that matters might not "
     "show. `verdict CLAIM` says why; `verdict --all` lists all claims by name."
 )
-WIDE = 120  # columns from which on a verdict is given in words
+WIDE = 120  # characters; a terminal of this width has room for reasons and percentiles
 
 
 def ends_text(judgement: Judgement, names: Mapping[str, str], width: int) -> str:
-    """Return a line for each end result, by document; of `WIDE` columns or more, with percentiles and in words.
+    """Return a line for each end result, grouped by document. From `WIDE` characters on, lines have percentiles.
 
     `names`: short names by the id of the claim.
     """
@@ -40,14 +40,14 @@ def ends_text(judgement: Judgement, names: Mapping[str, str], width: int) -> str
 
 
 def summary_text(judgement: Judgement, width: int) -> str:
-    """Return what the end results say, and what the words mean, in lines that fit a terminal of `width` columns."""
+    """Return the counts of outcomes and the meaning of the words, in lines of at most `width` characters."""
     more = " *: last point of a curve, not counted." if judgement.lasts else ""
     said = f"{counted(len(judgement.ends), 'end result')}: {counts(judgement.ends)}.{more}"
     return f"{textwrap.fill(said, width)}\n{textwrap.fill(MEANING, width)}"
 
 
 def all_text(judgement: Judgement, names: Mapping[str, str], width: int) -> str:
-    """Return everything: end results, curves, computed numbers, and every number with its id."""
+    """Return end results, curves, computed numbers, and then every number by its id."""
     parts = [ends_text(judgement, names, width), _curves_text(judgement, width)]
     if judgement.computed:
         n_computed = counted(len(judgement.computed), "computed number")
@@ -114,12 +114,12 @@ def _words(one: Verdict | Curve, width: int) -> str:
     if outcome == AGREES:
         return outcome  # its meaning is printed below
     if width >= WIDE:
-        return f"agrees; {why(one)}" if outcome == COARSE else in_words(outcome, why(one))
+        return f"agrees; {why(one)}" if outcome == COARSE else outcome_text(one)
     return how_far(one) if outcome == DIFFERS else outcome
 
 
 def folded(text: str, width: int) -> str:
-    """Return lines that fit a terminal; a line that goes on is indented to the text of its step."""
+    """Return lines of at most `width` characters. The rest of a folded line is indented to the text of its step."""
     lines = (
         textwrap.wrap(line, width, subsequent_indent=" " * STEP, break_on_hyphens=False) for line in text.split("\n")
     )
