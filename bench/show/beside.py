@@ -16,7 +16,7 @@ from bench.core.records import Record
 from bench.judge.samples import Gap
 from bench.plan.freshness import is_stale
 from bench.plan.manifests import ApproachManifest
-from bench.show.cells import Entry, Measured, Table, sources_of
+from bench.show.cells import Entry, Measured, Table
 
 MINE = "mine: "
 MARK = Gap("mine", "measured from your records; what is not marked comes with the suite")
@@ -80,12 +80,6 @@ class Beside:
         own = [one for one in shown if one.key in self.own_keys and one.outcome == "done"] if self.others else []
         cells = {f"{one.approach} {one.recipe} x {one.protocol}" for one in own if not one.approach.startswith(MINE)}
         return f"Yours: {', '.join(sorted(cells))}." if cells else ""
-
-    def only_own(self, table: Table) -> Table:
-        """Return the rows of a table that show any of the user's records."""
-        own = self.own_keys
-        rows = [row for row in table.rows if any(not own.isdisjoint(sources_of(entry)) for entry in row)]
-        return replace(table, rows=rows)
 
 
 def beside(own: Sequence[Record], baseline: Sequence[Record], conditions: tuple[str, str, str]) -> Beside:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
+from itertools import compress
 from pathlib import Path
 from typing import TypeAlias
 
@@ -22,10 +24,10 @@ from bench.judge.ladder.effects import Numbers
 from bench.judge.results import Results, described, select
 from bench.judge.stats.verdicts import Judgement, judge
 from bench.measure.recomputed import sound
-from bench.plan.manifests import DOCUMENTS, ApproachGroup, ApproachManifest
+from bench.plan.manifests import DOCUMENTS, GROUPS, ApproachGroup, ApproachManifest
 from bench.plan.registry import group_of, of_group
 from bench.show.beside import MINE, Beside, beside
-from bench.show.cells import Table
+from bench.show.cells import Table, sources_of
 from bench.show.measured import MeasuredTable, measured_folder
 
 RecordsByRecipe: TypeAlias = Mapping[tuple[str, str], Sequence[Record]]
@@ -90,6 +92,17 @@ class Material:
         """Return the material of the group of an approach."""
         group = group_of(name)
         return self if group == self.group else self.of_other_group(group)
+
+    def only_own(self, table: Table) -> Table:
+        """Return the rows of a table that show any of the user's records, of any group of approaches.
+
+        Lines of the CSV file are kept with their rows; without a line for each row, the file has the rows.
+        """
+        groups = (self if group == self.group else self.of_other_group(group) for group in GROUPS)
+        own = {key for one in groups for key in one.beside.own_keys}
+        kept = [not own.isdisjoint(key for entry in row for key in sources_of(entry)) for row in table.rows]
+        lines = table.lines if len(table.lines) == len(table.rows) else ()
+        return replace(table, rows=list(compress(table.rows, kept)), lines=list(compress(lines, kept)))
 
     @property
     def records(self) -> Sequence[Record]:

@@ -1,4 +1,4 @@
-"""The list of all figures: which of them a results folder can make, why not the others, and how they become files."""
+"""All figures: which of them a results folder can make, why it cannot make the others, and how to write the files."""
 
 from __future__ import annotations
 

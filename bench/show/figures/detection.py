@@ -75,7 +75,7 @@ def roc(inside: FloatArray, outside: FloatArray) -> tuple[FloatArray, FloatArray
 
 
 def thinned(false: FloatArray, true: FloatArray, cells: int = 100) -> tuple[FloatArray, FloatArray]:
-    """Return fewer points of a curve that look the same: of those in one cell of a grid, the first and the last.
+    """Return only the first and the last point of a curve in each cell of a grid, so that the file is small.
 
     The grid has `cells` cells a side: from `LOWEST_RATE` to 1 on a logarithmic axis, and from 0 to 1 on a linear one.
     """

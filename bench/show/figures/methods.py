@@ -55,7 +55,7 @@ def front(points: Sequence[tuple[float, float]]) -> list[int]:
 def label_heights(points: Sequence[tuple[float, float]]) -> list[float]:
     """Return the height, as a loss, of the name of each point (cost, loss): names of similar cost do not overlap.
 
-    The axis of losses is logarithmic: a line of text is as high as a factor of (largest loss / smallest loss) ** `LINE`.
+    The axis of losses is logarithmic. The height of a line of text is a factor of (largest / smallest loss) ** `LINE`.
     """
     losses = [math.log(loss) for _, loss in points]
     gap = LINE * (max(losses) - min(losses))

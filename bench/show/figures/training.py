@@ -44,7 +44,7 @@ class LogCurve:
 
 
 def quantity(claim: Claim) -> str:
-    """Return in words what quantity of a training log a claim is. How a loss is summed, its unit says."""
+    """Return in words which quantity of a training log a claim reports; its unit says how a loss is summed."""
     what = "loss" if "loss" in claim.metric else claim.metric.replace("_", " ")
     is_average = claim.metric.endswith("_ema")
     return f"{'test' if 'test' in claim.split else 'training'} {what}{', moving average' if is_average else ''}"

@@ -112,7 +112,7 @@ def _lead(found: LargestStep, unit: str) -> str:
     low, high = interval
     chosen = f", adjusted for {found.n_others} comparisons" if found.n_others > 1 else ""
     by = f"{found.lead.mean:+.3f} {unit} [{low:+.3f}, {high:+.3f}] ({counted(found.lead.n, 'seed')}{chosen})"
-    # The lead is over the seeds that both steps have; over these, the step that is largest otherwise may be smaller.
+    # The lead is over the seeds that both steps have. Over these alone, the largest step may be the smaller one.
     if low > 0:
         return f", ahead of {found.following} by {by}"
     return f", but its lead over {found.following} is within chance: {by}"

@@ -205,7 +205,7 @@ def confidence_table(material: Material) -> Table:
 
 
 def _sampling_error(material: Material, records: Sequence[Record]) -> list[str]:
-    """Return a note: how far a share can be off because the images are a sample. Binomial, at most that of 50 %."""
+    """Return a note: how wide the binomial 95 % interval of a share can be (at 50 %), by the number of images."""
     scores = next((found for record in records if (found := material.scores(record))), None)
     if not scores:
         return []
