@@ -64,7 +64,7 @@ def _table(arguments: argparse.Namespace) -> int:
     if arguments.name is not None:
         table = one_table(material, arguments.name)
         if arguments.only:
-            table = material.beside.only_own(table)
+            table = material.only_own(table)
             if not table.rows:
                 conditions = f"profile {arguments.profile}, {arguments.device}, {arguments.precision}"
                 raise ConfigError(f"{arguments.results} has no record with {conditions} for table {table.name}")

@@ -1,11 +1,12 @@
-"""A user's records beside those of a baseline: which records count, and how a reader tells them apart.
+"""A user's records beside those of a baseline: which of them count, and how a reader tells them apart.
 
-A cell that both have is the user's. An approach that only the user has is shown as `mine: NAME`.
+In a cell that the user has finished, the user's records count. An approach that only the user has is shown as
+`mine: NAME`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -15,7 +16,7 @@ from bench.core.records import Record
 from bench.judge.samples import Gap
 from bench.plan.freshness import is_stale
 from bench.plan.manifests import ApproachManifest
-from bench.show.cells import Entry, Measured, Table, sources_of
+from bench.show.cells import Entry, Measured, Table
 
 MINE = "mine: "
 MARK = Gap("mine", "measured from your records; what is not marked comes with the suite")
@@ -31,12 +32,12 @@ class Beside:
 
     @property
     def plain(self) -> list[Record]:
-        """Return all records, with the names of approaches that their files have."""
+        """Return all records, with the approach names of their files."""
         return [*self.own, *self.others]
 
     @cached_property
     def records(self) -> list[Record]:
-        """Return all records; approaches that only the user has are shown under another name."""
+        """Return all records; an approach that only the user has is named `mine: NAME`."""
         return [self._named(record) for record in self.own] + list(self.others)
 
     @cached_property
@@ -50,19 +51,19 @@ class Beside:
         return frozenset(record.key for record in self.own)
 
     def manifests(self, known: Mapping[str, ApproachManifest]) -> dict[str, ApproachManifest]:
-        """Return the manifests by the names that are shown."""
+        """Return manifests by the approach names of `records`."""
         return {MINE + name if name in self.new else name: entry for name, entry in known.items()}
 
     def _named(self, record: Record) -> Record:
-        if record.approach not in self.new or is_stale(record):  # stale records keep their name and are left out
+        if record.approach not in self.new or is_stale(record):  # no table shows a stale record
             return record
         return structs.replace(record, approach=MINE + record.approach)
 
     def marked(self, table: Table) -> Table:
-        """Return a table that marks the user's numbers, if it also shows numbers of the baseline."""
+        """Return the table with a mark at each of the user's numbers; unchanged if no record is the baseline's."""
         if not self.others:
             return table
-        unnamed = {record.key for record in self.own if record.approach not in self.new}  # else the name says it
+        unnamed = {record.key for record in self.own if record.approach not in self.new}  # no `mine: ` tells them
 
         def marked(entry: Entry) -> Entry:
             if not isinstance(entry, Measured) or entry.mark or unnamed.isdisjoint(entry.sources):
@@ -71,23 +72,21 @@ class Beside:
 
         return replace(table, rows=[[*map(marked, row)] for row in table.rows])
 
-    def said(self) -> str:
-        """Return a sentence that names the user's cells that a baseline has too, for captions; '' if there are none."""
-        shared = [one for one in self.own if self.others and one.approach not in self.new and one.outcome == "done"]
-        both = {f"{record.approach} {record.recipe} x {record.protocol}" for record in shared}
-        return f"Yours: {', '.join(sorted(both))}." if both else ""
+    def said(self, shown: Iterable[Record]) -> str:
+        """Return a sentence for captions: which cells of these records are the user's and not named `mine: NAME`.
 
-    def only_own(self, table: Table) -> Table:
-        """Return the rows of a table that show any of the user's records."""
-        own = self.own_keys
-        rows = [row for row in table.rows if any(not own.isdisjoint(sources_of(entry)) for entry in row)]
-        return replace(table, rows=rows)
+        '' if there are none, or if no record is the baseline's.
+        """
+        own = [one for one in shown if one.key in self.own_keys and one.outcome == "done"] if self.others else []
+        cells = {f"{one.approach} {one.recipe} x {one.protocol}" for one in own if not one.approach.startswith(MINE)}
+        return f"Yours: {', '.join(sorted(cells))}." if cells else ""
 
 
 def beside(own: Sequence[Record], baseline: Sequence[Record], conditions: tuple[str, str, str]) -> Beside:
-    """Return a user's records beside a baseline's records of other cells, or alone if the baseline has none.
+    """Return a user's records, and a baseline's records of the cells that the user has not finished.
 
-    Only the baseline's records of the conditions count. A cell is the user's if the user has a finished record of it.
+    Return the user's alone if none of the baseline's has these conditions (profile, device, precision). In a cell that
+    the baseline has and the user has not finished, the user's records do not count.
     """
     taken = {record.series for record in own if record.outcome == "done" and not is_stale(record)}
     others = [record for record in baseline if record.series not in taken]

@@ -1,4 +1,4 @@
-"""What a table is: rows of entries, and its caption and notes as data that each form sets in its own way."""
+"""A table as data: rows of entries, caption and notes. Each form (text, Markdown, CSV, LaTeX, HTML) lays them out."""
 
 from __future__ import annotations
 
@@ -28,20 +28,20 @@ class Number:
 
 @dataclass(frozen=True)
 class Measured:
-    """A measured quantity; its sample's gap, or a mark, is explained in the table's notes."""
+    """A measured quantity. The table's notes explain the gap of its sample, and its mark."""
 
     sample: Sample
     digits: Digits = FRACTION
     mark: Gap | None = None  # what a reader must know about a number that is shown
-    has_spread: bool = True  # False: the mean alone, where the table says spread and number of seeds elsewhere
+    has_spread: bool = True  # False: show the mean alone; the table gives spread and number of seeds elsewhere
 
     @property
     def sources(self) -> tuple[str, ...]:
-        """Return the keys of the records that were asked."""
+        """Return the keys of the sample's records, also of those without a number."""
         return self.sample.sources
 
     def gaps(self) -> list[Gap]:
-        """Return all that the notes must explain."""
+        """Return what the notes must explain: the sample's gap, and the mark if a number is shown."""
         return [gap for gap in (self.sample.gap, self.mark if self.sample.n else None) if gap is not None]
 
     def text(self, labels: Mapping[Gap, str]) -> str:
@@ -58,45 +58,45 @@ class Measured:
 
 @dataclass(frozen=True)
 class Missing:
-    """The place of a number that is not there."""
+    """A number that is not there, and why."""
 
     gap: Gap
     sources: tuple[str, ...] = field(default=(), compare=False)  # see `Linked`
 
     def gaps(self) -> list[Gap]:
-        """Return what the notes must explain."""
+        """Return the gap, which the notes must explain."""
         return [self.gap]
 
 
 @dataclass(frozen=True)
 class Linked:
-    """Text and where it comes from: keys of records, `of_claim` or `of_document`."""
+    """Text with its sources, to which the page links: keys of records, or names by `of_claim` or `of_document`."""
 
     text: str
     sources: tuple[str, ...] = field(compare=False)
 
     def __str__(self) -> str:
-        """Return the text, which is all that a form without links shows."""
+        """Return the text alone, for forms without links."""
         return self.text
 
 
 Entry = Number | Measured | Missing | Linked | str | None
-"""What stands in one place of a table; None where nothing belongs, which is shown as `EMPTY`."""
+"""One entry of a table. None: nothing belongs there; it is shown as `EMPTY`."""
 EMPTY = "-"
 
 
 def of_claim(claim_id: str) -> str:
-    """Return what stands among sources for a reported number."""
+    """Return the name of a reported number among sources."""
     return f"claim:{claim_id}"
 
 
 def of_document(document: str) -> str:
-    """Return what stands among sources for all that a document reports."""
+    """Return the name among sources of all numbers of a document."""
     return f"document:{document}"
 
 
 def sources_of(entry: Entry) -> tuple[str, ...]:
-    """Return where an entry comes from, nothing for plain text."""
+    """Return the sources of an entry; plain text has none."""
     return () if entry is None or isinstance(entry, str) else entry.sources
 
 
@@ -113,7 +113,7 @@ class Table:
     conditions: str = ""  # profile, device, precision and seeds of the records
     origin: Sequence[str] = ()  # machine, versions and code that made the records
     lines: Sequence[Mapping[str, str | float | None]] = ()  # what the CSV file holds instead of the rows
-    spare: tuple[str, ...] = field(default=(), compare=False)  # left out by a narrow screen, the least important first
+    spare: tuple[str, ...] = field(default=(), compare=False)  # columns that a narrow screen omits, first one first
 
     def __post_init__(self) -> None:
         assert all(len(row) == len(self.columns) for row in self.rows), f"a row of table {self.name} has a wrong length"
@@ -125,7 +125,7 @@ class Table:
 
     @cached_property
     def labels(self) -> dict[Gap, str]:
-        """Return what stands in the table for each gap: its code, numbered where one code has several reasons."""
+        """Return how each gap is shown in the table: by its code, with a number if the code has several reasons."""
         by_code: dict[str, dict[Gap, None]] = {}
         for row in self.rows:
             for entry in row:
@@ -148,7 +148,7 @@ class Table:
         return (*self.own_notes, *self.origin)
 
     def of(self, results: Results, has_spread: bool = True) -> Table:
-        """Return the table with the conditions and origin of results; `has_spread`: it shows means over seeds."""
+        """Return the table with the conditions and origin of results; `has_spread`: it shows standard deviations."""
         return replace(self, conditions=results.describe(has_spread), origin=results.origin())
 
     def without(self, columns: Collection[str]) -> Table:
@@ -158,7 +158,7 @@ class Table:
         return replace(self, columns=tuple(self.columns[place] for place in kept), rows=rows)
 
     def is_numeric(self, place: int) -> bool:
-        """Return whether any entry of a column is a number or the place of one."""
+        """Return whether any entry of a column is a number, or a gap where a number is missing."""
         return any(isinstance(row[place], Measured | Number | Missing) for row in self.rows)
 
     def text(self, entry: Entry) -> str:

@@ -24,8 +24,8 @@ def records_frame(results: str | Path, profile: str | None = None) -> pd.DataFra
     """Return the metrics of the finished, fresh records of a results folder, as a frame with the columns `COLUMNS`.
 
     A value is a float in the metric's own unit (`bench.core.metric_table`), NaN where it could not be measured.
-    Where a cell and seed has several records, each has its rows. `profile` keeps the records of one profile. A record
-    that its scores contradict, or that is damaged, is left out with a warning.
+    If a cell has several records of one seed, the frame has rows for each. `profile` keeps the records of one profile.
+    A record that is damaged, or that contradicts its scores, is left out with a warning.
 
     Raises:
         ConfigError: there is no such folder.

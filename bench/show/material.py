@@ -1,10 +1,11 @@
-"""What tables, figures and the page are made from: one results folder, read under one set of conditions."""
+"""The input of tables, figures and the page: a results folder's records of one profile, device and precision."""
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
+from itertools import compress
 from pathlib import Path
 from typing import TypeAlias
 
@@ -23,18 +24,18 @@ from bench.judge.ladder.effects import Numbers
 from bench.judge.results import Results, described, select
 from bench.judge.stats.verdicts import Judgement, judge
 from bench.measure.recomputed import sound
-from bench.plan.manifests import DOCUMENTS, ApproachGroup, ApproachManifest
+from bench.plan.manifests import DOCUMENTS, GROUPS, ApproachGroup, ApproachManifest
 from bench.plan.registry import group_of, of_group
 from bench.show.beside import MINE, Beside, beside
-from bench.show.cells import Table
-from bench.show.measured import measured_folder
+from bench.show.cells import Table, sources_of
+from bench.show.measured import MeasuredTable, measured_folder
 
-Cells: TypeAlias = Mapping[tuple[str, str], Sequence[Record]]
+RecordsByRecipe: TypeAlias = Mapping[tuple[str, str], Sequence[Record]]
 """Records by approach and recipe."""
 
 
 class Material:
-    """A results folder: each part is read when it is first asked for, and once."""
+    """The records of a results folder, and what is computed from them. Each part is computed once, when first used."""
 
     def __init__(
         self,
@@ -45,9 +46,10 @@ class Material:
         baseline: Path | None = None,
         group: ApproachGroup = DOCUMENTS,
     ) -> None:
-        """Take a results folder and the conditions of the records that count; a folder that is not there is empty.
+        """Take a results folder and the conditions of the records that count; a missing folder counts as empty.
 
-        The records of the folder `baseline` are shown beside those of `root`.
+        Tables and figures also show the records of the folder `baseline`, in cells that `root` has not finished. Only
+        records of approaches of `group` count.
         """
         self.store = Store(root)
         has_baseline = baseline is not None and baseline.resolve() != root.resolve()
@@ -55,19 +57,18 @@ class Material:
         self.profile, self.device, self.precision = profile, device.split(":")[0], precision
         self.group = group
         self._read_once: dict[Path, tuple[list[Record], list[Problem]]] = {}  # by folder, of all groups
-        self._scores: dict[str, Scores] = {}
-        self._untrusted: dict[str, Sequence[Problem]] = {}  # of each folder that was read
+        self._scores: dict[str, Scores] = {}  # by the key of the record
 
     @cached_property
     def _stored(self) -> tuple[Sequence[Record], Sequence[Problem]]:
         return self._read(self.store)
 
     @cached_property
-    def _lent(self) -> tuple[Sequence[Record], Sequence[Problem]]:
+    def _of_baseline(self) -> tuple[Sequence[Record], Sequence[Problem]]:
         return self._read(self._baseline) if self._baseline is not None else ((), ())
 
     def _read(self, store: Store) -> tuple[Sequence[Record], Sequence[Problem]]:
-        """Return the group's records of a folder that can be trusted, and the problems of all groups read so far."""
+        """Return the trusted records of this group in a folder, and the problems found so far in any group."""
         if store.root not in self._read_once:
             self._read_once[store.root] = store.all_records()
         records, problems = self._read_once[store.root]
@@ -77,8 +78,8 @@ class Material:
 
     @cached_property
     def beside(self) -> Beside:
-        """The records of all conditions, of the folder and of the baseline."""
-        return beside(self._stored[0], self._lent[0], (self.profile, self.device, self.precision))
+        """The folder's records beside the baseline's, of all conditions."""
+        return beside(self._stored[0], self._of_baseline[0], (self.profile, self.device, self.precision))
 
     def of_other_group(self, group: ApproachGroup) -> Material:
         """Return the same folder under the same conditions, with the records of another group of approaches."""
@@ -92,6 +93,17 @@ class Material:
         group = group_of(name)
         return self if group == self.group else self.of_other_group(group)
 
+    def only_own(self, table: Table) -> Table:
+        """Return the rows of a table that show any of the user's records, of any group of approaches.
+
+        Lines of the CSV file are kept with their rows; without a line for each row, the file has the rows.
+        """
+        groups = (self if group == self.group else self.of_other_group(group) for group in GROUPS)
+        own = {key for one in groups for key in one.beside.own_keys}
+        kept = [not own.isdisjoint(key for entry in row for key in sources_of(entry)) for row in table.rows]
+        lines = table.lines if len(table.lines) == len(table.rows) else ()
+        return replace(table, rows=list(compress(table.rows, kept)), lines=list(compress(lines, kept)))
+
     @property
     def records(self) -> Sequence[Record]:
         """The records of all conditions."""
@@ -99,11 +111,11 @@ class Material:
 
     @cached_property
     def results(self) -> Results:
-        """The records of the conditions, by cell."""
+        """The records of this profile, device and precision, by cell."""
         return self.of_profile(self.profile)
 
     def of_profile(self, profile: str) -> Results:
-        """Return the records of another profile under the same conditions otherwise."""
+        """Return the records of a profile, on this device and in this precision."""
         return self._results(self.records, self.beside.manifests(of_group(self.group)), profile)
 
     def _results(self, records: Sequence[Record], known: Mapping[str, ApproachManifest], profile: str) -> Results:
@@ -111,7 +123,7 @@ class Material:
 
     @cached_property
     def paper(self) -> Results:
-        """The records of the approaches of the paper, under the same conditions."""
+        """The records of the approaches after Blundell et al. 2015, under the same conditions."""
         return self.of_other_group("paper").results
 
     @cached_property
@@ -121,7 +133,7 @@ class Material:
 
     @cached_property
     def rows(self) -> list[ClaimRow]:
-        """Every reported number and what the records measured of it."""
+        """Every reported number, each with the values that our seeds measured."""
         return match(self.claims, self.results.records)
 
     @cached_property
@@ -130,53 +142,63 @@ class Material:
         return judge(self.rows)
 
     @cached_property
+    def _own_readings(self) -> tuple[Sequence[Reading], Sequence[Problem]]:
+        return readings.read_all(self.store)
+
+    @cached_property
     def readings(self) -> Sequence[Reading]:
-        """What was read from fits beyond their records."""
-        found, self._untrusted["readings"] = readings.read_all(self.store)
+        """Numbers that were read from kept fits, because no record has them."""
         others = readings.read_all(self._baseline)[0] if self._baseline else ()
-        return [*others, *found]
+        return [*others, *self._own_readings[0]]
 
     @cached_property
     def numbers(self) -> Numbers:
-        """The numbers that ladders compare, from records and readings: approaches have the names of their manifests."""
+        """The numbers that ladders compare, from records and readings; no approach is named `mine: NAME` here."""
         results = (
             self._results(self.beside.plain, of_group(self.group), self.profile) if self.beside.new else self.results
         )
         return Numbers(results, self.readings)
 
     @cached_property
+    def _measured(self) -> list[tuple[list[MeasuredTable], list[Problem]]]:
+        """Measured tables and the problems of their files: of the baseline, if there is one, then of the folder."""
+        return [measured_folder(store.root).read_all() for store in (self._baseline, self.store) if store is not None]
+
+    @property
+    def _measured_problems(self) -> list[Problem]:
+        return [problem for _, problems in self._measured for problem in problems]
+
+    @cached_property
     def measured(self) -> Mapping[str, Table]:
-        """Tables about the suite itself by name, those of the folder before the baseline's."""
-        read = [measured_folder(store.root).read_all() for store in (self._baseline, self.store) if store is not None]
-        self._untrusted["measured"] = [problem for _, problems in read for problem in problems]
-        distrusted = {problem.path.stem for problem in read[-1][1]}  # no baseline speaks for these
-        return {one.name: one.table() for tables, _ in read for one in tables if one.name not in distrusted}
+        """Tables about the suite itself, by name. The folder's table replaces the baseline's of the same name.
+
+        If the folder's file of a table cannot be trusted, there is no table: the baseline's does not replace it.
+        """
+        distrusted = {problem.path.stem for problem in self._measured[-1][1]}
+        return {one.name: one.table() for tables, _ in self._measured for one in tables if one.name not in distrusted}
 
     def untrusted(self, name: str) -> str:
-        """Return why the file of a measured table cannot be trusted, '' if it can or is not there."""
-        found = self._untrusted.get("measured", ())
-        return next((problem.reason for problem in found if problem.path.stem == name), "")
+        """Return why the file of a measured table cannot be trusted; '' if it can be, or if there is none."""
+        return next((problem.reason for problem in self._measured_problems if problem.path.stem == name), "")
 
     @property
     def problems(self) -> list[str]:
-        """What is wrong with files of the folder that cannot be trusted."""
-        for part in ("readings", "measured"):
-            getattr(self, part)  # reads it, if nothing has
-        found = itertools.chain(self._stored[1], self._lent[1], *self._untrusted.values())
-        return [problem.reason for problem in found]
+        """Return for each file that cannot be trusted what is wrong with it."""
+        of_records = (*self._stored[1], *self._of_baseline[1])
+        return [one.reason for one in (*of_records, *self._own_readings[1], *self._measured_problems)]
 
     def finished(self, approach: str, recipe: str = "published", protocol: str = "common") -> list[Record]:
         """Return the finished records of a cell, by seed."""
         found = [record for record in self.results.cell(approach, recipe, protocol) if record.outcome == "done"]
-        return sorted(found, key=lambda record: int(record.seed))
+        return sorted(found, key=lambda record: record.seed)
 
     def classifiers(self, recipe: str = "published") -> list[str]:
-        """Return the approaches to MNIST, of documents and the user's, with finished common records of a recipe."""
+        """Return the classifiers, of documents and of the user, with finished common records of a recipe."""
         documented = {name for name, entry in self.results.manifests.items() if entry.document}
         shown = [name for name in self.results.classifiers() if name.startswith(MINE) or name in documented]
         return [name for name in shown if self.finished(name, recipe)]
 
-    def with_array(self, array: str) -> Cells:
+    def with_array(self, array: str) -> RecordsByRecipe:
         """Return the finished common records that hold a field of `Arrays`, by approach and recipe."""
         return {
             (approach, recipe): found
@@ -186,7 +208,7 @@ class Material:
         }
 
     def scores(self, record: Record) -> Scores:
-        """Return the per-row scores beside a record, empty without them."""
+        """Return the per-row scores of a record; empty if the file beside the record is missing."""
         if record.key not in self._scores:
             is_own = record.key in self.beside.own_keys
             store = self.store if self._baseline is None or is_own else self._baseline
@@ -195,22 +217,22 @@ class Material:
         return self._scores[record.key]
 
     def scored(self, approach: str) -> Record | None:
-        """Return the first published x common record that has per-row scores, None without any."""
+        """Return an approach's first published x common record with per-row scores, None if there is none."""
         return next((record for record in self.finished(approach) if self.scores(record)), None)
 
     def conditions(self, records: Sequence[Record]) -> str:
-        """Return profile, device, precision and seeds of some records, the end of a figure's caption."""
-        return described((self.profile, self.device, self.precision), {int(record.seed) for record in records})
+        """Return the end of a figure's caption: profile, device, precision, and the seeds of these records."""
+        return described((self.profile, self.device, self.precision), {record.seed for record in records})
 
     def not_run(self, what: str) -> str:
-        """Return the sentence for records that are not there."""
+        """Return the sentence that no record of `what` is finished."""
         where = f"profile {self.profile}, {self.device}, {self.precision}"
         return f"there is no finished record of {what} ({where}); python -m bench run makes it"
 
 
 def images(name: str, seed: int) -> NDArray[np.float32] | str:
-    """Return the pixels of a data set [N, 28, 28] in [0, 1], or why it is not there; noise may lie outside."""
-    from bench.data.manifest import OOD_NAMES  # here: images need PyTorch, tables do not
+    """Return a data set's pixels [N, 28, 28], or why it is not there. They are in [0, 1]; noise may lie outside."""
+    from bench.data.manifest import OOD_NAMES  # imported here: images need PyTorch, tables do not
     from bench.data.splits import load_ood, load_split
 
     try:

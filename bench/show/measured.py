@@ -1,6 +1,6 @@
 """Tables about the suite itself: programs of `benchmarks` and `tests` measure them and keep each in a sealed file.
 
-`benchmarks.keeping` writes the files. They contain all that is shown, so that nothing here knows what was measured.
+`benchmarks.keeping` writes the files. A file holds the whole table, so that no code here depends on what was measured.
 """
 
 from __future__ import annotations
@@ -36,12 +36,11 @@ class MeasuredTable(Fields, frozen=True, kw_only=True):
     title: str
     explanation: str
     columns: list[str]
-    rows: list[list[str | MeasuredNumber | tuple[str, str] | None]]  # as `Entry`; code and reason of a gap
+    rows: list[list[str | MeasuredNumber | tuple[str, str] | None]]  # as `Entry`; a tuple is code and reason of a gap
     remarks: list[str]
     origin: list[str]
-    versions: dict[str, dict[str, int]] = field(
-        default_factory=dict
-    )  # of the recipes measured, by what their rows are about
+    versions: dict[str, dict[str, int]] = field(default_factory=dict)
+    """Versions of the recipes that were measured, by what the rows are about."""
 
     def __post_init__(self) -> None:
         """Raise ValueError for a row without an entry for each column."""

@@ -1,6 +1,6 @@
-"""The outcomes of verdicts, and why: in words and colours, which terminal, tables, figures and page take from here.
+"""How outcomes of verdicts are shown on the terminal, in tables, figures and the page: colours, markers and reasons.
 
-What agrees is blue, what differs orange-red (Okabe & Ito 2008, "Color Universal Design"), what is not known grey.
+Agreement is blue, difference orange-red (Okabe & Ito 2008, "Color Universal Design"), an open outcome grey.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ LOOKS = {
 
 
 def tone(outcome: str) -> str:
-    """Return "good", "coarse", "bad", or "open" for what is not known."""
+    """Return "good", "coarse", "bad" or "open"; a text that is no outcome is "open"."""
     return LOOKS[outcome].tone if outcome in LOOKS else "open"
 
 
@@ -84,7 +84,7 @@ def why(one: Verdict | Curve) -> str:
 
 
 def how_far(one: Verdict | Curve) -> str:
-    """Return how far a report that differs is away."""
+    """Return how far a report that differs lies from our runs."""
     if isinstance(one, Verdict):
         return f"differs by {one.in_words(one.evidence.distance)}" if one.evidence else DIFFERS
     evidence = one.evidence

@@ -42,7 +42,7 @@ def accuracies(material):
     return {row[0]: row[table.columns.index("published x common")] for row in table.rows}
 
 
-def test_each_is_shown_and_what_is_the_users_is_marked(folders):
+def test_both_are_shown_and_the_users_numbers_are_marked(folders):
     own, baseline = folders
     found = accuracies(Material(own, *FULL, baseline))
     assert found["mlp"].sample.values == (0.95,)  # the user's cell counts, and not the two seeds of the baseline
@@ -93,7 +93,7 @@ def test_figures_show_the_users_approach_under_its_name(folders):
     material = Material(own, *FULL, baseline)
     assert "mine: my_net" in material.classifiers()
     assert {"mine: my_net", "mlp"} <= set(material.results.approaches)
-    assert material.beside.said() == "Yours: mlp published x common."
+    assert material.beside.said(material.results.records) == "Yours: mlp published x common."
     assert material.scored("mine: my_net") is None
     found, absent = catalogue.survey(material)
     (accuracy,) = [figure for figure in found if figure.name == "accuracy"]
@@ -101,6 +101,15 @@ def test_figures_show_the_users_approach_under_its_name(folders):
         labels = [text.get_text() for text in accuracy.draw().axes[0].get_yticklabels()]
     assert labels == ["mlp", "mine: my_net"]
     assert not any("my_net" in item.name for item in [*found, *absent])  # names of files, in which a colon harms
+
+
+def test_a_caption_names_no_record_of_the_users_that_is_not_shown(folders):
+    own, baseline = folders
+    store = Store(own)
+    store.write(record("uniform", 0.2, profile="smoke"))
+    store.write(structs.replace(record("uniform", 0.3, recipe="corrected"), versions=None))  # of older code
+    material = Material(own, *FULL, baseline)
+    assert material.beside.said(material.results.records) == "Yours: mlp published x common."
 
 
 def test_records_of_another_group_are_seen_by_its_own_material_alone(folders, monkeypatch):

@@ -21,6 +21,7 @@ from bench.show.figures.detection import LOWEST_RATE, roc, thinned
 from bench.show.figures.layout import mosaic, spread
 from bench.show.figures.shift import _draw_shift
 from bench.show.figures.style import COLOURS, REPORTED, WIDTH, canvas, look, printed, style
+from bench.show.figures.training import _line
 from bench.show.figures.uncertainty import _pooled, _wilson
 from bench.show.figures.votes import VotedImage
 from tests.judge.claims import BY_ID
@@ -119,6 +120,11 @@ def test_epochs_of_a_curve_are_one_block():
     found = forest.blocks([judge_one(claim, Sample((1.0,))) for claim in epochs])
     assert [len(lines) for _, lines in found] == [10, 10]
     assert {label.split("\n")[1] for label, _ in found} == {"test loss", "test accuracy"}
+
+
+def test_a_training_curve_ends_before_the_first_epoch_without_a_value():
+    epochs = [{"epoch": number, "loss": value} for number, value in ((1, 0.9), (2, None), (3, 0.7))]
+    assert _line(record("mlp", epochs=epochs), "loss") == [0.9]  # else epoch 3 would be drawn at epoch 2
 
 
 def test_a_class_is_chosen_by_the_median_over_networks():

@@ -1,6 +1,7 @@
 """The methods' table: places, intervals and costs from records whose numbers are made up."""
 
 import math
+import re
 from pathlib import Path
 
 import pytest
@@ -80,6 +81,18 @@ def test_the_table_of_clothes_is_printed_and_written_with_the_others(tmp_path, c
     assert not (tmp_path / "tables" / "methods.csv").exists()
     assert main(["table", "--write", "--task", "fashion", *place]) == USAGE
     assert "--write writes it with the others" in capsys.readouterr().err
+
+
+def test_only_mine_shows_the_users_methods(tmp_path, capsys):
+    own, baseline = Store(tmp_path / "own"), Store(tmp_path / "baseline")
+    baseline.write(made("mlp", "corrected", 0, 0.07, 1, 10))
+    baseline.write(made("sghmc", "published", 0, 0.06, 20, 10))
+    own.write(made("deep_ensemble", "published", 0, 0.05, 5, 20))
+    place = ["--results", str(own.root), "--baseline", str(baseline.root)]
+    for form in ("csv", "md"):
+        assert main(["table", "methods", *place, "--only", "mine", "--format", form]) == 0
+        names = re.findall(r"^[| ]*(mine: deep_ensemble|sghmc|mlp corrected)\b", capsys.readouterr().out, re.MULTILINE)
+        assert names == ["mine: deep_ensemble"]
 
 
 def learnt(means, seeds=(0, 1, 2)):

@@ -1,4 +1,4 @@
-"""The answer in one picture: reported accuracies, ours as published, measured alike, and corrected."""
+"""Each reported accuracy beside three of ours: measured as published, by the common protocol, and corrected."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from bench.show.figures.style import FAINT, INK, NARROW, REPORTED, WIDTH, Axes, 
 from bench.show.material import Material
 from bench.show.tables.accuracy import headline
 
-WIDTH_OF_EXACT = 0.05  # percent: as narrow as can be seen
+WIDTH_OF_EXACT = 0.05  # percent; a narrower bar could not be seen
 NAME, TITLE = "accuracy", "Do the reported accuracies come out, and what do measuring alike and corrections change?"
 CELLS = {
     "published x published": ("published", "published", "o"),

@@ -1,4 +1,4 @@
-"""Every figure that a results folder can make, why it cannot make the others, and the figures as files."""
+"""All figures: which of them a results folder can make, why it cannot make the others, and how to write the files."""
 
 from __future__ import annotations
 
@@ -33,17 +33,16 @@ from bench.show.material import Material
 FORMATS = ("svg", "png")
 MODULES: tuple[ModuleType, ...] = (confidence, changes, methods, shift, accuracy, digits, votes, feldman, rabanser)
 MODULES += (training, forest, uncertainty, detection, pruning, learning, cost)
-"""The figures in their order; `make` of each gives its figures, or why they are absent."""
+"""In the order of their figures. The function `make` of each gives its figures, or why they are absent."""
 
 
 def survey(material: Material) -> tuple[list[Figure], list[Absent]]:
-    """Return the figures that can be made, and those that cannot, with the reasons.
+    """Return the figures that can be made, then those that cannot, with the reasons.
 
-    Nothing is read but records, per-row scores, readings and fits of the results folder and, for pictures of images,
-    the data sets.
+    Only records, per-row scores, readings and fits of the results folder are read and, for pictures, the data sets.
     """
     found: list[Figure | Absent] = [item for module in MODULES for item in module.make(material)]
-    said = material.beside.said()
+    said = material.beside.said(material.results.records)
     drawable = [replace(item, caption=f"{item.caption} {said}".rstrip()) for item in found if isinstance(item, Figure)]
     return drawable, [item for item in found if isinstance(item, Absent)]
 

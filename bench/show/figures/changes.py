@@ -1,4 +1,4 @@
-"""Changes of the accuracy, with intervals over the same seeds: of each mistake, and on the ladder of each approach."""
+"""How the accuracy changes, with intervals over paired seeds: by each mistake, and by each rung of a ladder."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ WHAT = (MNIST, "accuracy")
 LINEAR = 1.0  # points to either side of zero that are drawn to scale; beyond, the axis is logarithmic
 TICKS, NARROW_TICKS = (-10, -3, -1, 0, 1, 3, 10), (-10, -1, 0, 1, 10)
 CLEAR = COLOURS[0]  # of an interval that excludes zero
-REACH = 12.0  # points, of the axis
+REACH = 12.0  # points; the axis begins here, below zero
 EXPLAINED = (
     "Mean difference of the same n seeds with its 95 % t interval, percentage points. Blue: the interval excludes "
     "zero. Grey: it includes zero, or there is one seed, so that no effect is shown. The axis is linear within "
@@ -31,7 +31,7 @@ EXPLAINED = (
 
 @dataclass(frozen=True)
 class Change:
-    """What one change does."""
+    """One row of a figure: a change of the recipe, and the accuracy before and after it."""
 
     subject: str  # what is changed
     name: str  # of the change

@@ -1,4 +1,4 @@
-"""What accuracy costs: against seconds of training and milliseconds of answering."""
+"""The test error against the cost: seconds of training, and milliseconds of answering."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ NAME, TITLE = "cost", "Accuracy against the cost of training and of answering"
 
 
 class Point(NamedTuple):
-    """A cell."""
+    """The error and the times of one approach with one recipe."""
 
     approach: str
     recipe: str
     error: float  # percent
     training: float | None  # seconds
     answering: float | None  # milliseconds an image
-    counts: bool  # were the times measured on a quiet machine?
+    counts: bool  # the times count: no other work on the machine, no seeds trained together
 
 
 def make(material: Material) -> Iterator[Figure | Absent]:

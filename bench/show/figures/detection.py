@@ -23,7 +23,8 @@ BINS = 20
 EDGES = np.linspace(0, math.log(10) * 1.0001, BINS + 1)
 LOWEST_RATE = 1e-3
 
-DetectionScores = Mapping[str, Mapping[str, FloatArray]]  # approach -> data set -> entropy of each row, nats
+DetectionScores = Mapping[str, Mapping[str, FloatArray]]
+"""Approach -> data set -> entropy of each image, nats."""
 
 
 def make(material: Material) -> Iterator[Figure | Absent]:
@@ -74,9 +75,9 @@ def roc(inside: FloatArray, outside: FloatArray) -> tuple[FloatArray, FloatArray
 
 
 def thinned(false: FloatArray, true: FloatArray, cells: int = 100) -> tuple[FloatArray, FloatArray]:
-    """Return the points of a curve that can be told apart: the first and the last in each cell of a grid.
+    """Return only the first and the last point of a curve in each cell of a grid, so that the file is small.
 
-    The grid has `cells` a side, from `LOWEST_RATE` to 1 on a logarithmic axis and from 0 to 1 on a plain one.
+    The grid has `cells` cells a side: from `LOWEST_RATE` to 1 on a logarithmic axis, and from 0 to 1 on a linear one.
     """
     shown = false >= LOWEST_RATE
     false, true = false[shown], true[shown]
@@ -144,7 +145,7 @@ def _draw_entropy(scores: DetectionScores, names: Sequence[str]) -> Drawing:
 
 
 def _share_scales(axes: Axes) -> None:
-    """Set the scales of all panels through one: to set them in one sets them in all."""
+    """Set the scales of one panel; the other panels share them."""
     axes.set_yscale("log")
     axes.set_ylim(1e-4, 1)
     axes.set_yticks([1e-4, 1e-2, 1])
@@ -153,6 +154,6 @@ def _share_scales(axes: Axes) -> None:
 
 
 def _shares(values: FloatArray) -> FloatArray:
-    """Return the share of values in each bin; an empty bin is below every axis."""
+    """Return the share of values in each bin; an empty bin gets a share below the axis, which is logarithmic."""
     counts = np.histogram(np.clip(values, EDGES[0], EDGES[-1]), EDGES)[0] / len(values)
     return np.maximum(counts, 1e-5)

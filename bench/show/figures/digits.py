@@ -17,7 +17,7 @@ DOCUMENT = "alsibahi2019"
 SHOWN, COLUMNS = 64, 8
 APPROACHES = ("pyro_hidden_layer", "dropout_fcn")  # the document shows the first alone
 MOST_LINES = 3  # classes below an image
-TRUE = "#0072B2"
+TRUE = "#0072B2"  # of the label's class
 
 
 def make(material: Material) -> Iterator[Figure | Absent]:
@@ -67,7 +67,7 @@ def _labelled() -> Drawing:
     drawing, axes = _paper(paper)
     for (x, y), label in zip(places, train.y[:SHOWN].tolist(), strict=True):
         axes.text(x, y - 29, str(label), ha="center", va="bottom", fontsize=8.5)
-    axes.set_ylim(paper.shape[0] - 12, -13)  # labels are on top, so that the space below the last row goes there
+    axes.set_ylim(paper.shape[0] - 12, -13)  # labels stand above the images: move the space below the last row up
     return drawing
 
 

@@ -116,13 +116,13 @@ def _answers(material: Material) -> Figure | Absent:
     if absent:
         return Absent(ANSWERS, TITLE, DOCUMENT, material.not_run(f"{absent} published x common with raw draws"))
     kept = [record for record in records if record is not None]
-    shared = {int(record.seed) for record in kept}
+    shared = {record.seed for record in kept}
     if len(shared) > 1:  # the noise of another seed is another image
         return Absent(ANSWERS, TITLE, DOCUMENT, f"the records of {' and '.join(PAIR)} have no seed in common; run both")
     found: list[DrawnImage] = []
     for name, title, count in SETS:
         scores = [material.scores(record) for record in kept]
-        pixels = images(name, int(kept[0].seed))
+        pixels = images(name, kept[0].seed)
         if isinstance(pixels, str) or any(f"{name}/draws" not in score for score in scores):
             continue
         for row in range(min(count, *(score[f"{name}/draws"].shape[1] for score in scores), len(pixels))):

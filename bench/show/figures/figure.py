@@ -8,19 +8,19 @@ from dataclasses import dataclass
 from bench.show.figures.style import Drawing
 
 FIELD = "field"
-"""The group of the figures that no document has but that the field expects."""
+"""The group of figures that no document has, but that papers on uncertainty usually have."""
 
 
 @dataclass(frozen=True)
 class Figure:
-    """A figure that the records can make; `draw` costs time, the rest does not. Call it inside `style.style()`."""
+    """A figure that the records can make. Only `draw` and `narrow` take time; call them inside `style.style()`."""
 
     name: str  # of its file, without ending
     title: str
     caption: str  # what is shown, of which records, with n; where reported numbers come from
-    group: str  # the document whose figure it is, or "field" for those that the field expects
+    group: str  # the document whose figure it is, or `FIELD`
     draw: Callable[[], Drawing]
-    narrow: Callable[[], Drawing] | None = None  # the same for a page as narrow as a telephone
+    narrow: Callable[[], Drawing] | None = None  # draws it for a page as narrow as a telephone
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from bench.show.outcomes import LOOKS
 from bench.show.tables.verdicts import kinds_text, load_short_names
 
 SINGLE, EPOCH, BETWEEN = 1.0, 0.24, 0.7  # heights of a claim, of an epoch of a curve, and of the space between blocks
-INCHES, NARROW_INCHES = 0.165, 0.27  # of a claim; where a label takes two lines
+INCHES, NARROW_INCHES = 0.165, 0.27  # of the height 1; the second where a label takes two lines
 NAME, TITLE = "end-results", "All end results of the documents against our interval for one more run"
 
 
@@ -81,7 +81,7 @@ def _records(material: Material, verdicts: Sequence[Verdict]) -> list[Record]:
 
 
 def _who(source: str) -> str:
-    """Return who wrote a document, from its name."""
+    """Return the author of a document, from the document's name."""
     return source.partition("-")[0].rstrip("0123456789") + (" (first run)" if "first" in source else "")
 
 
@@ -101,7 +101,7 @@ def _caption(
 
 
 def blocks(verdicts: Sequence[Verdict]) -> list[Block]:
-    """Return the claims of a document in their order with their labels, the points of a training curve together."""
+    """Return a document's claims in their order, with labels; the points of one training curve are one block."""
     found: dict[str, list[Verdict]] = {}
     for verdict in verdicts:
         claim = verdict.claim
@@ -170,7 +170,7 @@ def _draw(blocks: Sequence[Block], width: float = WIDTH) -> Drawing:
 
 
 def _marks(axes: Axes, places: Sequence[tuple[float, ClaimMark, bool]]) -> float:
-    """Draw the lines; return how far from 0 they reach."""
+    """Draw marks and intervals; return how far the axis must reach on either side of 0, in margins."""
     reach = 2.0
     for outcome, (_, colour, _, marker, fill, _) in LOOKS.items():
         for alone in (True, False):

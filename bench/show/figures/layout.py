@@ -28,11 +28,12 @@ def small_multiples(count: int, height: float, across: str, up: str, columns: in
 
 
 def spread(values: Sequence[float], gap: float) -> list[float]:
-    """Return places for labels, in the order of `values`, at least `gap` apart and as near to them as that allows.
+    """Return a place for the label of each value. Labels are at least `gap` apart, in the order of the values.
 
-    Neighbours that are too near become one block around their mean place: least squares under that order.
+    The sum of the squared distances from the values is the least possible: labels that would stand too near become one
+    block around their mean.
     """
-    from scipy.optimize import isotonic_regression  # here: a list of the figures does not need it
+    from scipy.optimize import isotonic_regression  # imported here: a list of the figures does not need it
 
     order = np.argsort(values, kind="stable")
     steps = gap * np.arange(len(values))

@@ -40,9 +40,9 @@ class Learnt:
 
 
 def make(material: Material) -> Iterator[Figure | Absent]:
-    """Give the figure of 400 units, and of the number that everybody quotes, if any of its methods has run."""
+    """Give the figure, if any of its methods has run: those with 400 units, and the scale mixture with 1200."""
     found = _found(material.paper)
-    if not found:  # the fits take hours, and a results folder without them lacks nothing of the documents
+    if not found:  # no `Absent`: these fits take hours, and no figure of a document needs them
         return
     seeds = ", ".join(f"{one.method} {len(one.errors)}" for one in found)
     conditions = material.conditions([record for one in found for record in one.records])
@@ -66,7 +66,7 @@ def _found(results: Results) -> list[Learnt]:
 
 
 def _is_of(cell: tuple[str, str], claim: PaperClaim) -> bool:
-    """Return whether a number is the error of this method, prior and size, nothing pruned."""
+    """Return whether a reported number is the error of this method, prior and size, without pruning."""
     approach, recipe = cell
     units = "1200" if recipe.endswith(LARGE) else "400"
     priors = {"gaussian-prior" in one for one in (claim.recipe, recipe)}

@@ -1,4 +1,4 @@
-"""What the quality of a method costs."""
+"""The loss of each method against its cost."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from bench.show.tables.methods import RANKED, Row, half_width, rows
 
 NAME, TITLE = "methods", "What the quality of a method costs"
 LINE = 0.04  # height of a line of text, as a share of the range of the losses
-SIMILAR = 1.9  # costs whose ratio is smaller stand so near that their names would overlap
+SIMILAR = 1.9  # points whose costs have a smaller ratio stand so near that their names would overlap
 AXES = {"answer": "an answer [passes of the plain network]", "training": "training [trainings of the plain network]"}
 
 
@@ -40,9 +40,9 @@ def _costs(material: Material, found: Sequence[Row]) -> Figure:
 
 
 def front(points: Sequence[tuple[float, float]]) -> list[int]:
-    """Return the places of the points (cost, loss) that no other point beats in both, by cost.
+    """Return the Pareto front: the places of the points (cost, loss) that no other beats in both, sorted by cost.
 
-    Of equal points, the first counts.
+    Of equal points, only the first is in it.
     """
     order = sorted(range(len(points)), key=lambda place: points[place])
     found: list[int] = []
@@ -53,10 +53,9 @@ def front(points: Sequence[tuple[float, float]]) -> list[int]:
 
 
 def label_heights(points: Sequence[tuple[float, float]]) -> list[float]:
-    """Return where the names of the points (cost, loss) stand, so that those of similar cost do not overlap.
+    """Return the height, as a loss, of the name of each point (cost, loss): names of similar cost do not overlap.
 
-    The axis of losses is logarithmic: names are a line apart if their losses differ by a factor of (largest loss /
-    smallest loss) to the power of `LINE`.
+    The axis of losses is logarithmic. The height of a line of text is a factor of (largest / smallest loss) ** `LINE`.
     """
     losses = [math.log(loss) for _, loss in points]
     gap = LINE * (max(losses) - min(losses))

@@ -13,7 +13,7 @@ from bench.measure.metrics.arrays import FloatArray
 from bench.show.figures.figure import FIELD, Absent, Figure
 from bench.show.figures.layout import small_multiples
 from bench.show.figures.style import FAINT, REPORTED, Axes, Drawing, look
-from bench.show.material import Cells, Material
+from bench.show.material import Material, RecordsByRecipe
 
 NAME, TITLE = "pruning", "Accuracy against the share of weights that are kept"
 CHANCE = 0.098  # a network of zeros answers class 0, which 980 of the 10,000 test images are
@@ -41,7 +41,7 @@ def make(material: Material) -> Iterator[Figure | Absent]:
     yield Figure(NAME, TITLE, caption, FIELD, partial(_draw, lines, claims, material.results.approaches))
 
 
-def _draw(lines: Cells, claims: Sequence[Claim], names: Sequence[str]) -> Drawing:
+def _draw(lines: RecordsByRecipe, claims: Sequence[Claim], names: Sequence[str]) -> Drawing:
     """Return the drawing: a panel for each approach, the others faint behind it."""
     approaches = list(dict.fromkeys(approach for approach, _ in lines))
     across, up = "weights kept [%, logarithmic]", "test accuracy [fraction of images]"
@@ -51,7 +51,7 @@ def _draw(lines: Cells, claims: Sequence[Claim], names: Sequence[str]) -> Drawin
     return drawing
 
 
-def _panel(axes: Axes, approach: str, lines: Cells, claims: Sequence[Claim], names: Sequence[str]) -> None:
+def _panel(axes: Axes, approach: str, lines: RecordsByRecipe, claims: Sequence[Claim], names: Sequence[str]) -> None:
     for (other, recipe), records in lines.items():
         if other != approach and recipe == "published":
             axes.plot(*_curve(records, "mean")[:2], color=FAINT, linewidth=0.7, zorder=1)

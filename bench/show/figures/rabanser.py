@@ -46,7 +46,7 @@ def make(material: Material) -> Iterator[Figure | Absent]:
 
 
 def _read(material: Material, record: Record) -> FloatArray | None:
-    """Return the moments [2, weights] that a reading of the fit has."""
+    """Return means and standard deviations [2, weights] from a reading of the fit, None without one."""
     for reading in material.readings:
         if reading.fit_key == record.fit_key:
             pairs = [[reading.metrics.get(name) for name in names] for names in weight_keys(APPROACH)]
@@ -56,7 +56,7 @@ def _read(material: Material, record: Record) -> FloatArray | None:
 
 
 def _fitted(material: Material, record: Record) -> FloatArray | None:
-    """Return the moments [2, weights] of the fit itself, where it is kept."""
+    """Return means and standard deviations [2, weights] from the fit itself, None if it was not kept."""
     path = material.store.fit_path(record.fit_key, "posterior")
     tensors = material.store.read_tensors(path) if path.exists() else None
     if tensors is None or not {"mu", "sigma"} <= set(tensors[0]):

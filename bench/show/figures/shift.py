@@ -1,4 +1,4 @@
-"""How right and how sure methods are of digits that are turned or moved further."""
+"""How often methods are right and how often sure, on digits that are turned or moved further and further."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ KINDS = {
     ROTATED: ("shift", "Turned", f"turned to the left about its centre ({NINE})"),
     TRANSLATED: ("shift-moved", "Moved", "moved to the right, down, to the left or up"),
 }
-"""Name of the figure, and how its digits were changed, in a word and in words."""
+"""By shift: name of the figure, a word for its title, and for its caption how the digits were changed."""
 ACROSS = {ROTATED: ("angle [degrees]", 45), TRANSLATED: ("distance [pixels]", 2)}  # the axis; between its labels
 CURVES = {"accuracy": ("right", "-"), SHARE_SURE: (f"{100 * SURE:g} % sure", "--")}
 

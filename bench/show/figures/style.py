@@ -1,4 +1,4 @@
-"""One look for all figures: colours that the colour-blind tell apart, sizes in inches, text that stays text in SVG."""
+"""One style for all figures: colours that the colour-blind can tell apart, sizes in inches, text as text in SVG."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ if TYPE_CHECKING:
 
 Axes: TypeAlias = "matplotlib.axes.Axes"
 Drawing: TypeAlias = "matplotlib.figure.Figure"
-"""Names for annotations. Only functions that draw import matplotlib: it takes half a second, which the
-commands `table` and `predict` save when they draw nothing."""
+"""Names for annotations. Only functions that draw import matplotlib: the import takes half a second, which the commands
+`table` and `predict` save when they draw nothing."""
 
 LineStyle = str | tuple[int, tuple[int, ...]]
 """As matplotlib takes it: a name, or an offset and the lengths of strokes and gaps."""
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#F0E442")
-"""Okabe & Ito 2008, "Color Universal Design"; with each goes a marker and a line style of its own."""
+"""Okabe & Ito 2008, "Color Universal Design". Each colour has its own marker and line style, below."""
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 LINES: tuple[LineStyle, ...] = ("-", "--", "-.", ":", (0, (5, 1)), (0, (3, 1, 1, 1)), (0, (1, 1)), (0, (8, 2)))
 REPORTED = "#7F7F7F"  # what a document reports, always grey
@@ -52,7 +52,7 @@ class Look(NamedTuple):
 
 
 def look(approach: str, others: Sequence[str] = ()) -> Look:
-    """Return an approach's look. Those of `others` without a fixed look take the remaining looks by alphabet."""
+    """Return an approach's look. Those of `others` without a fixed look get the next looks, in alphabetical order."""
     number = _FIXED.get(approach)
     if number is None:
         new = sorted(name for name in others if name not in _FIXED)
@@ -100,7 +100,7 @@ def style() -> Iterator[None]:
 
 
 def canvas(width: float = WIDTH, height: float = 3.0) -> Drawing:
-    """Return an empty drawing of a size in inches, which no window knows of; call it inside `style()`."""
+    """Return an empty drawing of a size in inches, without a window; call it inside `style()`."""
     from matplotlib.figure import Figure
 
     return Figure(figsize=(width, height), layout="constrained")
@@ -109,7 +109,7 @@ def canvas(width: float = WIDTH, height: float = 3.0) -> Drawing:
 def printed(drawing: Drawing, form: str, dpi: float = 150) -> bytes:
     """Return a drawing of `canvas` as a file of a format, "svg" or "png"; equal drawings give equal bytes.
 
-    `dpi`: dots per inch of a PNG; by default those of print. An SVG has the same layout at any.
+    `dpi`: dots per inch of a PNG; the layout of an SVG does not depend on it.
     """
     buffer = io.BytesIO()
     without = dict.fromkeys(("Creator", "Date", "Format", "Type") if form == "svg" else ("Software",))

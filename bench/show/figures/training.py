@@ -1,4 +1,4 @@
-"""Training curves against the published ones: what a document prints after each epoch, and how far ours is from it."""
+"""Training logs: what a document prints after each epoch, ours, and the difference in margins."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LARGE = 10.0  # margins from which differences are drawn on an axis that is loga
 
 @dataclass(frozen=True)
 class LogCurve:
-    """One quantity of a training log: the claims of it, and ours by epoch and seed."""
+    """One quantity of a training log: its reported values as claims, and ours by seed and epoch."""
 
     claims: Sequence[Claim]  # of the document's own run, then of other runs of the same code
     epochs: FloatArray  # [E]
@@ -44,14 +44,14 @@ class LogCurve:
 
 
 def quantity(claim: Claim) -> str:
-    """Return what a line of a training log is, in words; the unit says how a loss is summed."""
+    """Return in words which quantity of a training log a claim reports; its unit says how a loss is summed."""
     what = "loss" if "loss" in claim.metric else claim.metric.replace("_", " ")
     is_average = claim.metric.endswith("_ema")
     return f"{'test' if 'test' in claim.split else 'training'} {what}{', moving average' if is_average else ''}"
 
 
 def curves(material: Material, approach: str) -> list[LogCurve]:
-    """Return the curves of an approach's training log that records have, in the order of the claims."""
+    """Return the quantities of an approach's training log that its records have, in the order of the claims."""
     records = material.finished(approach, "published", "published")
     logs: dict[str, list[Claim]] = {}
     for claim in material.claims:
@@ -68,8 +68,14 @@ def curves(material: Material, approach: str) -> list[LogCurve]:
 
 
 def _line(record: Record, key: str) -> list[float]:
-    """Return a record's values of epochs 1, 2, ..., as far as it has them."""
-    return [float(value) for entry in record.epochs if (value := entry.metrics.get(key)) is not None]
+    """Return a record's values of epochs 1, 2, ..., up to the first epoch without a value."""
+    values: list[float] = []
+    for entry in record.epochs:
+        value = entry.metrics.get(key)
+        if value is None:
+            break
+        values.append(float(value))
+    return values
 
 
 def make(material: Material) -> Iterator[Figure | Absent]:

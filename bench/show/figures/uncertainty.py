@@ -1,4 +1,4 @@
-"""What the probabilities are worth: reliability, and risk against coverage."""
+"""How far probabilities can be trusted: reliability, and risk against coverage."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from bench.measure.metrics.arrays import FloatArray
 from bench.show.figures.figure import FIELD, Absent, Figure
 from bench.show.figures.layout import small_multiples, spread
 from bench.show.figures.style import FAINT, NARROW, SMALL, WIDTH, Axes, Drawing, Look, canvas, look
-from bench.show.material import Cells, Material
+from bench.show.material import Material, RecordsByRecipe
 
 RELIABILITY, RELIABILITY_TITLE = "reliability", "Reliability: how often is an answer of a given confidence right?"
 RISK, RISK_TITLE = "risk-coverage", "Risk against coverage: the share of wrong answers when only the surest are given"
 RECIPES = ("published", "corrected")
 GLYPHS = {"published": "\N{BLACK CIRCLE}", "corrected": "\N{WHITE CIRCLE}"}  # filled and hollow marks
-FEWEST = 20  # images of a bin for which a share says something
+FEWEST = 20  # images of a bin; a bin with fewer is not drawn
 LOWEST_RISK = 1e-4
 
 
@@ -47,7 +47,7 @@ def _reliability(material: Material) -> Figure | Absent:
     return Figure(RELIABILITY, RELIABILITY_TITLE, caption, FIELD, draw)
 
 
-def _draw_reliability(cells: Cells, names: Sequence[str]) -> Drawing:
+def _draw_reliability(cells: RecordsByRecipe, names: Sequence[str]) -> Drawing:
     """Return the drawing: a panel for each approach."""
     approaches = list(dict.fromkeys(approach for approach, _ in cells))
     across, up = "confidence: largest mean probability [fraction]", "accuracy [fraction of images]"
@@ -82,14 +82,17 @@ def _reliability_points(axes: Axes, mine: Look, published: bool, records: Sequen
 
 
 def _pooled(records: Sequence[Record]) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
-    """Return mean confidence, accuracy and count of each bin over the seeds with the first one's bins, and edges."""
+    """Return mean confidence, accuracy and count of each bin, pooled over seeds, and the edges of the bins.
+
+    Seeds whose bins differ from those of the first are left out: records of another author may have other bins.
+    """
     found = [bins for record in records if (bins := record.arrays.reliability)]
-    tables = [bins for bins in found if bins.upper == found[0].upper]  # another author's records may have other bins
+    tables = [bins for bins in found if bins.upper == found[0].upper]
     counts = np.array([table.count for table in tables], dtype=float)
     total = np.maximum(1, counts.sum(axis=0))
 
     def mean(columns: Sequence[Sequence[float | None]]) -> FloatArray:
-        values = np.nan_to_num(np.array(columns, dtype=float))  # None counts no image
+        values = np.nan_to_num(np.array(columns, dtype=float))  # None, of an empty bin, becomes 0 with weight 0
         return np.asarray((values * counts).sum(axis=0) / total)
 
     edges = np.array([*tables[0].lower, tables[0].upper[-1]])
@@ -120,7 +123,7 @@ def _risk(material: Material) -> Figure | Absent:
     return Figure(RISK, RISK_TITLE, caption, FIELD, wide, narrow=narrow)
 
 
-def _draw_risk(cells: Cells, names: Sequence[str], width: float) -> Drawing:
+def _draw_risk(cells: RecordsByRecipe, names: Sequence[str], width: float) -> Drawing:
     """Return the drawing: published recipes above, corrected below."""
     recipes = [recipe for recipe in RECIPES if any(key[1] == recipe for key in cells)]
     drawing = canvas(width, 0.5 + 2.5 * len(recipes))
@@ -132,7 +135,7 @@ def _draw_risk(cells: Cells, names: Sequence[str], width: float) -> Drawing:
     return drawing
 
 
-def _risk_panel(axes: Axes, recipe: str, cells: Cells, names: Sequence[str]) -> None:
+def _risk_panel(axes: Axes, recipe: str, cells: RecordsByRecipe, names: Sequence[str]) -> None:
     ends: list[tuple[str, float]] = []
     for (approach, own), records in cells.items():
         if own != recipe:

@@ -21,14 +21,14 @@ NAME = f"{DOCUMENT}-votes"
 TITLE = "Log-probabilities of 100 networks for each class: accepted, undecided, noise and letter images"
 COLUMNS = 2  # examples of each kind
 KINDS = {"mnist": "", "noise_uniform": "white noise", "notmnist459": "letter", "letters": "letter"}
-"""Data sets and what their images are; the second set of letters stands in where the document's own is not there."""
+"""Data sets and what their images are. `letters` is shown only if `notmnist459`, the document's own set, is missing."""
 BIN = 75.0  # nats
 SHOWN = 0.98  # share of all log-probabilities that the axis spans
 CHOSEN, OTHER = "#E69F00", "#8C8C8C"
 
 
 class VotedImage(NamedTuple):
-    """An image and what the networks say of it."""
+    """An image, and the log-probabilities that the networks give to its classes."""
 
     kind: str
     image: Pixels  # [28, 28]
@@ -43,7 +43,7 @@ class VotedImage(NamedTuple):
 
     @property
     def verdict(self) -> str:
-        """Return what the document would print above the image."""
+        """Return the title of the image: the answer by the document's rule, and whether it is right."""
         chosen = self.chosen
         if not chosen:
             return "undecided"
@@ -76,7 +76,7 @@ def make(material: Material) -> Iterator[Figure | Absent]:
 
 def _examples(material: Material, record: Record) -> list[VotedImage] | str:
     """Return two examples of each kind, or why there are none."""
-    scores, seed = material.scores(record), int(record.seed)
+    scores, seed = material.scores(record), record.seed
     found: list[VotedImage] = []
     lacking: dict[str, str] = {}
     if "mnist/draws" not in scores:

@@ -1,4 +1,4 @@
-"""The main table: reported accuracy against the three cells."""
+"""Table `accuracy`: the reported accuracy beside ours, in three cells (recipe x protocol) of each approach."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ COMMON_ONLY = Gap(
 
 
 def headline(claims: Iterable[Claim], approach: str, name: str, dataset: str) -> Claim | None:
-    """Return the number that a document reports at its end: not of training rows, final or of the last epoch."""
+    """Return the number that a document reports at its end, final or of the last epoch; none of training images."""
     found = [
         claim
         for claim in claims
         if (claim.approach, claim.metric, claim.dataset) == (approach, name, dataset)
         and not claim.split.startswith("train")
     ]
-    # max keeps the first of equals: a document's output comes before its prose and before other runs of it.
+    # Of equals, max keeps the first: a document's output stands before its prose and before other runs of its code.
     return max(found, key=_time, default=None)
 
 
@@ -37,7 +37,7 @@ def _time(claim: Claim) -> float:
 def beside_report(
     claim: Claim | None, records: Sequence[Record], digits: Digits = FRACTION, change: Digits = FRACTION_DIFFERENCE
 ) -> list[Entry]:
-    """Return the reported number, what the records measured of it, and the difference; three gaps without a claim."""
+    """Return three entries: the reported number, ours, and the difference; three gaps if there is no claim."""
     if claim is None:
         return [Missing(ABSENT)] * 3
     shown, compared = at_end(claim, records)
@@ -48,9 +48,9 @@ def beside_report(
 
 
 def at_end(claim: Claim, records: Sequence[Record]) -> tuple[Sample, Sample]:
-    """Return a claim's number at the end of training: as shown, and as comparable to the claim.
+    """Return our values of a claim at the end of training, twice: those to show and those to compare with the claim.
 
-    A shortened profile has an end too: it is shown, but not set against the document's.
+    A profile that trains fewer epochs than the document has values to show, but none to compare.
     """
     compared = measure(claim, records)
     if compared.n or compared.gap is None or compared.gap.code != FEWER_EPOCHS:

@@ -1,4 +1,4 @@
-"""Against what: how likely each end result is under every named alternative, as a table and in words."""
+"""How likely each end result is under the published recipe and under other recipes: as a table and in words."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ CAPTION = (
 
 
 def end_results(claims: Iterable[Claim]) -> list[Claim]:
-    """Return the claims that are measured after training, and those that are quoted."""
+    """Return the claims on results after training, and the claims that are quoted."""
     quoted = {one.claim for one in load_quoted()}
     return [claim for claim in claims if claim.id in quoted or is_end(claim)]
 
@@ -50,7 +50,7 @@ def end_results_against(results: Results, claims: Iterable[Claim]) -> list[Again
 
 
 def alternatives_table(results: Results, found: Sequence[Against]) -> Table:
-    """One line for each claim and alternative."""
+    """Return a row for each claim and alternative."""
     lines = [_line(mine, one) for mine in found for one in mine.found]
     remarks = [f"{mine.claim.id}: {said}" for mine in found for said in sentences(mine)]
     title = "Against what: which recipes a reported number tells apart"
@@ -75,14 +75,14 @@ def _line(mine: Against, one: Weighed) -> list[Entry]:
 
 
 def _recipe(mine: Against, one: Weighed) -> str:
-    """Return the alternative's recipe in short, with its approach where that is another one."""
+    """Return an alternative's recipe in short, after its approach if that is not the claim's."""
     recipe = one.alternative.recipe
     short = recipe.removeprefix("published") or recipe
     return short if one.alternative.approach == mine.claim.approach else f"{one.alternative.approach} {short}"
 
 
 def ratio_text(one: Weighed) -> str:
-    """Return a ratio with two digits; those that would say more than the seeds know are only bounded."""
+    """Return a ratio with two digits. Of one beyond `OVERWHELMING`, return the bound: the seeds do not tell more."""
     if one.finding in (FAR_OUTSIDE, FEW_SEEDS) or one.ratio is None:
         return one.finding
     if one.ratio > OVERWHELMING:
@@ -95,7 +95,7 @@ def ratio_text(one: Weighed) -> str:
 
 
 def sentences(mine: Against) -> list[str]:
-    """Return what the alternatives say of a claim: from which recipe it can hardly come, or that it tests nothing."""
+    """Return from which recipes a claim can hardly come, or that it tests nothing."""
     if mine.tests_nothing:
         return [
             "this number tests nothing: its recipe and every alternative that was measured would give much the same "
@@ -136,7 +136,7 @@ def in_brief(found: Iterable[Against], names: Mapping[str, str]) -> list[str]:
 
 
 def explained(judgement: Judgement, results: Results, verdict: Verdict, with_curve: bool = True) -> str:
-    """Return how one claim came to its verdict, then its alternatives; a point of a curve has none of its own.
+    """Return how one claim came to its verdict, then its alternatives; for a point of a curve, no alternatives.
 
     `with_curve`: see `explain`.
     """
@@ -145,7 +145,7 @@ def explained(judgement: Judgement, results: Results, verdict: Verdict, with_cur
 
 
 def against_lines(mine: Against) -> list[str]:
-    """Return the alternatives of one claim as lines that follow its verdict."""
+    """Return the alternatives of one claim as lines to print below its verdict."""
     lines = [f"{_recipe(mine, one)}: {_in_words(one)}" for one in mine.found]
     meaning = (
         "ratio: how many times likelier the number is under its own recipe than under the alternative; shared: overlap "

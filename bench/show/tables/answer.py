@@ -1,4 +1,4 @@
-"""The answer to a ladder's question: from the baseline to the reported number, step by step, and the largest step."""
+"""Tables `answer_*`: the steps from a baseline to a reported number, and which step changes the number most."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ WORDS: dict[Direction, str] = {
 
 
 def answer_table(approach: str, answer: Answer, results: Results) -> Table:
-    """One row for each step of an approach's question, and one for each other estimator."""
+    """Return a row for each step of an approach's question, then one for each other estimator of the last step."""
     unit = answer.claim.unit
     columns = ["step", "fit"]
     for walk in answer.walks:
@@ -72,7 +72,7 @@ def _added(effect: Effect) -> Missing | str:
 
 
 def conclusions(answer: Answer) -> list[str]:
-    """Return for each estimator which steps raise the number, and how far the largest is ahead."""
+    """Return a sentence for each estimator: which steps raise the number, and how far the largest is ahead."""
     return [f"By {walk.estimator.name} it is {_conclusion(walk, answer.claim.unit)}" for walk in answer.walks]
 
 
@@ -112,7 +112,7 @@ def _lead(found: LargestStep, unit: str) -> str:
     low, high = interval
     chosen = f", adjusted for {found.n_others} comparisons" if found.n_others > 1 else ""
     by = f"{found.lead.mean:+.3f} {unit} [{low:+.3f}, {high:+.3f}] ({counted(found.lead.n, 'seed')}{chosen})"
-    # The largest step over all seeds of each may be the smaller one over the seeds of both.
+    # The lead is over the seeds that both steps have. Over these alone, the largest step may be the smaller one.
     if low > 0:
         return f", ahead of {found.following} by {by}"
     return f", but its lead over {found.following} is within chance: {by}"

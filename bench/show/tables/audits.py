@@ -1,4 +1,4 @@
-"""The known mistakes of each document."""
+"""Tables `audit_*`: the known mistakes of each document."""
 
 from __future__ import annotations
 

@@ -6,18 +6,18 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 
 from bench.judge.results import Results
-from bench.judge.stats.papers import OBTAINED, PAPER, READINGS, PaperVerdict, load_papers, paper_claims, paper_verdicts
+from bench.judge.stats.papers import OBTAINED, PAPER, READINGS, PaperVerdict
 from bench.show.cells import Entry, Measured, Table
 from bench.show.tables.blundell2015_answer import can_it_be_reproduced
 from bench.show.tables.blundell2015_choices import noise_left
-from bench.show.tables.blundell2015_errors import COMMANDS, PERCENT, in_percent
+from bench.show.tables.blundell2015_errors import COMMANDS, PERCENT, in_percent, verdicts_on_paper
 
 MARKS = {"read": "", "secondary": " s", "unchecked": " m"}
 
 
 def blundell_table(results: Results) -> Table:
-    """Return a row for each number and reading that was measured, and a note that counts the numbers that were not."""
-    found = paper_verdicts(paper_claims(load_papers()), results)
+    """Return a row for each measured number and reading. A note counts the numbers that were not measured."""
+    found = verdicts_on_paper(results)
     rows = [_row(one) for one in found if one.verdict.sample.n]
     marks = "; ".join(f"{mark.strip()}: {OBTAINED[name]}" for name, mark in MARKS.items() if mark)
     readings = "; ".join(f"{name}: {text}" for name, (_, text) in READINGS.items())
@@ -54,7 +54,7 @@ def _row(one: PaperVerdict) -> list[Entry]:
 
 
 def _line(one: PaperVerdict) -> dict[str, str | float | None]:
-    """Return what the CSV file has of a number under a reading: also the fits that it is compared with."""
+    """Return a line of the CSV file: a number under a reading, and the fits that it is compared with."""
     verdict = one.verdict
     low, high = verdict.interval or (None, None)
     return {

@@ -9,15 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from bench.core.text import counted, listed
 from bench.judge.results import Results
 from bench.judge.stats.paired import Paired, pair
-from bench.judge.stats.papers import (
-    PAPER,
-    READINGS,
-    PaperClaim,
-    PaperVerdict,
-    load_papers,
-    paper_claims,
-    paper_verdicts,
-)
+from bench.judge.stats.papers import PAPER, READINGS, PaperClaim, PaperVerdict
 from bench.judge.stats.rule import AGREES, ALPHA, COARSE, DIFFERS, ENOUGH
 from bench.measure.metrics.epochs import HELD_OUT, TEST
 from bench.show.reasoning import p_text
@@ -33,6 +25,7 @@ from bench.show.tables.blundell2015_errors import (
     interval_text,
     mean_text,
     units_of,
+    verdicts_on_paper,
 )
 
 QUOTED = "blundell2015.t1.bbb_mixture.1200"  # the number that everybody quotes
@@ -48,11 +41,12 @@ OUTCOMES = {AGREES: "comes out", DIFFERS: "does not come out", COARSE: "cannot b
 
 
 def can_it_be_reproduced(results: Results) -> list[str]:
-    """Return whether 1.32 % comes out, then a sentence each on more epochs, other methods and choosing an epoch.
+    """Return whether 1.32 % comes out, then sentences on more epochs, on other methods and on choosing an epoch.
 
-    What 400 units say of the paper's number is there until 1200 units have a verdict.
+    Until 1200 units have a verdict, the first sentence says in full whether the paper's error with 400 units comes out.
+    After that, a short sentence says so.
     """
-    found = paper_verdicts(paper_claims(load_papers()), results)
+    found = verdicts_on_paper(results)
     quoted, small = (
         [one for one in found if one.claim.paper.id == claim_id and one.verdict.sample.n]
         for claim_id in (QUOTED, SMALL)
@@ -66,16 +60,16 @@ def can_it_be_reproduced(results: Results) -> list[str]:
     return [
         " ".join(openings),
         *also,
-        *_patience(results),
-        *_beside(results),
-        *_at_full_size(results),
-        *_gains(results),
+        *_more_epochs(results),
+        *_other_methods(results),
+        *_other_methods_at_full_size(results),
+        *_choosing_an_epoch(results),
     ]
 
 
 def in_one_line(results: Results) -> str:
-    """Say what the network of the means, and other ways to measure, make of the paper's two best-known errors."""
-    verdicts = paper_verdicts(paper_claims(load_papers()), results)
+    """Say whether the paper's errors with 400 and 1200 units come out: with the network of the means, and otherwise."""
+    verdicts = verdicts_on_paper(results)
     return " ".join(_short([one for one in verdicts if one.claim.paper.id == name]) for name in (SMALL, QUOTED))
 
 
@@ -103,7 +97,7 @@ def _has_verdict(mine: Sequence[PaperVerdict]) -> bool:
 
 
 def _progress(n: int) -> str:
-    """Say why a number is open; with enough seeds it is so because a further fit has no number."""
+    """Say why a number is open: too few seeds, or, with enough of them, a further fit without a number."""
     return f"{n} of {counted(ENOUGH, 'seed')} so far" if n < ENOUGH else f"{n} seeds finished, but not every fit did"
 
 
@@ -138,12 +132,12 @@ def _how_near(mine: Sequence[PaperVerdict]) -> dict[str, str]:
 
 
 def _adjustment_decides(mine: Sequence[PaperVerdict]) -> bool:
-    """Return whether the number would differ under a reading if it were its source's only one."""
+    """Return whether, under some reading, the number would differ if it were the only number of its source."""
     return min(_alone(mine).values(), default=1) < ALPHA
 
 
 def _alone(mine: Sequence[PaperVerdict]) -> dict[str, float]:
-    """Return p before the adjustment, of the readings that cannot be excluded."""
+    """Return the unadjusted p of each reading under which the number agrees coarsely."""
     found = {one.reading: one.verdict for one in mine if one.verdict.outcome == COARSE}
     return {reading: verdict.evidence.p for reading, verdict in found.items() if verdict.evidence}
 
@@ -157,8 +151,8 @@ def _nearest(one: PaperVerdict) -> str:
     return f"none of {len(errors)} seeds came {side} {PERCENT.text(nearest)} %"
 
 
-def _patience(results: Results) -> Iterator[str]:
-    """Say what the network of the means errs after fewer epochs of the same fits."""
+def _more_epochs(results: Results) -> Iterator[str]:
+    """Say the error of the network of the means after `LENGTHS` and after all epochs of the same fits."""
     said = []
     for claim in map(claims_by_id().__getitem__, (QUOTED, SMALL)):
         errors = [
@@ -174,7 +168,7 @@ def _patience(results: Results) -> Iterator[str]:
         yield f"After {listed([*map(str, LENGTHS), '600'])} epochs, mistakes are {'; '.join(said)}."
 
 
-def _beside(results: Results) -> Iterator[str]:
+def _other_methods(results: Results) -> Iterator[str]:
     """Compare the scale mixture with the paper's other methods: errors with the network of the means, per seed."""
     claims = {name: claims_by_id()[f"{PAPER}.t1.{method}.400"] for method, name in OTHERS.items()}
     mixture = claims_by_id()[SMALL]
@@ -207,8 +201,8 @@ def _held_out(claims: Mapping[str, PaperClaim], results: Results) -> Iterator[st
     yield f"On held-out images the order is {', '.join(f'{name} {mean_text(errors[name])} %' for name in order)}{best}."
 
 
-def _at_full_size(results: Results) -> Iterator[str]:
-    """Say what the other methods err with 1200 units, as far as they have too few seeds for a verdict."""
+def _other_methods_at_full_size(results: Results) -> Iterator[str]:
+    """Say the errors of the other methods with 1200 units, where there are too few seeds for a verdict."""
     said = []
     for method, name in OTHERS.items():
         claim = claims_by_id()[f"{PAPER}.t1.{method}.1200"]
@@ -220,8 +214,8 @@ def _at_full_size(results: Results) -> Iterator[str]:
         yield f"With 1200 units, ours and the paper's, too few seeds for a verdict: {'; '.join(said)}."
 
 
-def _gains(results: Results) -> Iterator[str]:
-    """Say what choosing an epoch changes, over all finished fits of the paper's methods."""
+def _choosing_an_epoch(results: Results) -> Iterator[str]:
+    """Say by how much choosing an epoch changes the error, over all finished fits of the paper's methods."""
     keys = [f"mnist/{TEST}/{READINGS[reading][0]}" for reading in ("means", "held-out", "peek")]
     found = [[record.metrics.get(key) for key in keys] for record in results.records]
     rows = [[error for error in errors if error is not None] for errors in found if None not in errors]

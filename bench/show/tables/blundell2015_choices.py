@@ -1,4 +1,4 @@
-"""What the choices that Blundell et al. 2015 leave open change, what noise in removed weights costs, and the hours."""
+"""Sentences on Blundell et al. 2015: choices that the paper leaves open, pruning that keeps noise, training hours."""
 
 from __future__ import annotations
 
@@ -12,8 +12,16 @@ from bench.judge.ladder.selection import chosen
 from bench.judge.results import Results
 from bench.judge.shorter import records_of
 from bench.judge.stats.paired import Paired
-from bench.judge.stats.papers import PAPER, paper_verdicts
-from bench.show.tables.blundell2015_errors import COMMANDS, MIXTURE, OTHERS, claims_by_id, in_percent, interval_text
+from bench.judge.stats.papers import PAPER
+from bench.show.tables.blundell2015_errors import (
+    COMMANDS,
+    MIXTURE,
+    OTHERS,
+    claims_by_id,
+    in_percent,
+    interval_text,
+    verdicts_on_paper,
+)
 
 SHORT_FIT = "+epochs-150"  # the end of the recipe that each open choice changes
 SHARES = (50, 75, 95, 98)  # percent of the weights that are pruned
@@ -56,7 +64,7 @@ def _changes(changed: Mapping[str, Paired]) -> Iterator[str]:
 
 def noise_left(results: Results) -> str:
     """Say what pruning costs if the removed weights keep their noise, as in a public attempt."""
-    found = {(one.claim.paper.id, one.reading): one for one in paper_verdicts([*claims_by_id().values()], results)}
+    found = {(one.claim.paper.id, one.reading): one for one in verdicts_on_paper(results)}
     clean, noisy = (
         [in_percent(found[f"{PAPER}.t2.pruned{share}", reading]) for share in SHARES] for reading in ("draws", "noisy")
     )

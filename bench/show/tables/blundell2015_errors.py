@@ -1,4 +1,4 @@
-"""Errors of the fits behind the numbers of Blundell et al. 2015, and words for them."""
+"""Errors of our fits for the numbers of Blundell et al. 2015, verdicts on these numbers, and how both are written."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from bench.judge.results import Results
 from bench.judge.samples import Sample
 from bench.judge.shorter import records_of
 from bench.judge.stats.paired import Paired
-from bench.judge.stats.papers import PaperClaim, PaperVerdict, load_papers, paper_claims
+from bench.judge.stats.papers import PaperClaim, PaperVerdict, load_papers, paper_claims, paper_verdicts
 from bench.measure.metrics.epochs import TEST
 
 PERCENT = Digits(decimals=2)
@@ -25,6 +25,11 @@ def claims_by_id() -> dict[str, PaperClaim]:
     return {one.paper.id: one for one in paper_claims(load_papers())}
 
 
+def verdicts_on_paper(results: Results) -> list[PaperVerdict]:
+    """Return the verdict on every number of the paper and of its public attempts, under every reading."""
+    return paper_verdicts(paper_claims(load_papers()), results)
+
+
 def errors_by_seed(
     claim: PaperClaim, results: Results, split: str = TEST, epochs: int | None = None
 ) -> dict[int, float]:
@@ -35,7 +40,7 @@ def errors_by_seed(
 
 
 def in_percent(one: PaperVerdict) -> Sample:
-    """Return the errors of all seeds in percent; table and sentence round the same mean."""
+    """Return the errors of all seeds in percent. The table and the sentences round this mean, so that they agree."""
     sample = one.verdict.sample
     return replace(sample, values=tuple(100 * value for value in sample.values))
 

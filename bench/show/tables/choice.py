@@ -1,4 +1,4 @@
-"""Which approach to take: what the corrected recipes are worth and what they cost, in a line each."""
+"""Table `choice`: the quality and the cost of each approach's corrected recipe, in one row."""
 
 from __future__ import annotations
 
@@ -21,7 +21,6 @@ FINEST_MS = Digits(decimals=2)  # of times under a millisecond
 UNREACHED = Gap("never", "even the most certain answers are wrong in more than 1 %")
 NO_CURVE = Gap("n/a", "the record has no curve of risk against coverage")
 
-
 METRICS = {
     "accuracy": "mnist/accuracy",
     "NLL": "mnist/nll",
@@ -38,18 +37,18 @@ HIGHER = ("accuracy", "letters", "clothes")  # columns in which more is better
 
 @dataclass(frozen=True)
 class Candidate:
-    """One approach with its best recipe: a number of each seed for each column; times in seconds."""
+    """One approach with its corrected recipe, or without one its published recipe; times in seconds."""
 
     approach: str
     recipe: str
-    numbers: Mapping[str, Sample]
+    numbers: Mapping[str, Sample]  # by column
     seeds: frozenset[int]
-    busy: frozenset[str]  # columns whose times are of a busy machine
-    is_baseline: bool  # it knows nothing
+    busy: frozenset[str]  # columns whose times were measured on a busy machine
+    is_baseline: bool  # it knows nothing, and is there for comparison
 
 
 def candidates(results: Results) -> list[Candidate]:
-    """Return the approaches of documents and users, then the baselines of none."""
+    """Return the approaches with a measured accuracy; the one that knows nothing comes last."""
     found = [_candidate(results, name) for name in results.classifiers()]
     measured = [one for one in found if one.numbers["accuracy"].n]
     return sorted(measured, key=lambda one: one.is_baseline)

@@ -1,4 +1,4 @@
-"""How often a network is at least 99 % sure of digits and of other pictures, and how often it is then right."""
+"""Table `confidence`: how often a network is at least 99 % sure of digits and other pictures, and how often right."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from bench.measure.metrics.arrays import BoolArray
 from bench.show.cells import Entry, Measured, Table
 from bench.show.material import Material
 
-PERCENT, CLOSE = Digits(decimals=1), Digits(decimals=2)  # of shares, and of what is near 100 %
+PERCENT, CLOSE = Digits(decimals=1), Digits(decimals=2)  # of shares, and of shares near 100 %
 RECIPES = ("published", "corrected")
 
 ROUNDING = 2.0**-12  # of a probability that is kept as float16, at most
@@ -39,11 +39,14 @@ class RecipePlace(NamedTuple):
 
 
 class Promise(NamedTuple):
-    """The answers on digits of which a network is sure; means over seeds where there are several."""
+    """How many answers on digits are sure, how many of these are wrong, and how many wrong ones to expect.
 
-    answers: float
+    The mean over seeds, if there are several.
+    """
+
+    answers: float  # of which the network is sure
     wrong: float
-    promised: float  # wrong ones, at most: the sum of 1 - probability of the sure answers
+    promised: float  # wrong answers to expect at most: the sum of 1 - probability over the sure answers
 
     @property
     def is_broken(self) -> bool:
@@ -79,14 +82,14 @@ class Sureness:
 
 
 class _Seed(NamedTuple):
-    """What one record tells."""
+    """How often the network of one record is sure."""
 
     shares: Mapping[str, float | Gap]  # percent of the images of a data set
     promise: Promise
 
 
 def sureness(material: Material) -> dict[RecipePlace, Sureness]:
-    """Return the published and corrected classifiers whose records say how often they are sure."""
+    """Return how often classifiers are sure, for each published and corrected recipe whose records say it."""
     found = {}
     for approach in material.results.classifiers():
         for recipe in RECIPES:
@@ -121,7 +124,7 @@ def _sureness(seeds: Mapping[str, tuple[Record, _Seed]]) -> Sureness:
 
 
 def _seed(material: Material, record: Record) -> _Seed | None:
-    """Return what a record's metrics tell; of a record of older code, what its scores tell, if it has them."""
+    """Read a record's metrics, or its scores if older code made it, which has no such metrics. None without either."""
     promise = measured_promise(record)
     if promise:
         shares = {name: metric(record, f"{name}/{SHARE_SURE}") for name in ("mnist", *OOD_LABELS)}
@@ -133,7 +136,7 @@ def _seed(material: Material, record: Record) -> _Seed | None:
 
 
 def measured_promise(record: Record) -> Promise | None:
-    """Return the sure answers on digits from the metrics of a record; None from a record of older code."""
+    """Return the promise by a record's metrics; None if older code made the record, which has no such metrics."""
     found = [metric(record, f"mnist/{name}") for name in (SHARE_SURE, RIGHT_OF_SURE, PROMISED_OF_SURE)]
     shares = [one for one in found if not isinstance(one, Gap)]
     bins = record.arrays.reliability
@@ -153,7 +156,11 @@ def percent_sure(scores: Scores, dataset: str) -> float | Gap:
 
 
 def promise_of(scores: Scores) -> Promise:
-    """Return the sure answers on digits from scores; each may be promised as much more as rounding can hide."""
+    """Return the promise by per-row scores.
+
+    Rounding to float16 may have raised each probability by up to `ROUNDING`. To stay an upper bound, `promised` adds
+    this for each sure answer.
+    """
     sure = _is_sure(scores, "mnist")
     if sure is None:
         return Promise(0, 0, 0.0)
@@ -191,14 +198,14 @@ def confidence_table(material: Material) -> Table:
         "there, to be sure is a mistake.",
         ["approach", "recipe", "digits", "of these right", "promised", *OOD_LABELS.values()],
         rows,
-        [*_precision(material, records), *_left_out(material, found)],
+        [*_sampling_error(material, records), *_left_out(material, found)],
         conditions=material.conditions(records) if records else "No records.",
         origin=material.results.origin(),
     )
 
 
-def _precision(material: Material, records: Sequence[Record]) -> list[str]:
-    """Return how far a share can be off because the images are a sample, at most: at 50 %, by the binomial rule."""
+def _sampling_error(material: Material, records: Sequence[Record]) -> list[str]:
+    """Return a note: how wide the binomial 95 % interval of a share can be (at 50 %), by the number of images."""
     scores = next((found for record in records if (found := material.scores(record))), None)
     if not scores:
         return []
@@ -211,7 +218,7 @@ def _precision(material: Material, records: Sequence[Record]) -> list[str]:
 
 
 def _left_out(material: Material, found: Mapping[RecipePlace, Sureness]) -> Iterator[str]:
-    """Say which seeds were finished by older code, which did not record how often a network is sure."""
+    """Name the finished seeds that are left out, because older code did not record how often a network is sure."""
     missing = []
     for place, one in found.items():
         counted = {record.seed for record in one.records}

@@ -1,4 +1,4 @@
-"""The table of definitions: what each number of a record means."""
+"""Table `definitions`: what each number of a record means."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ OTHERS = (
 
 
 def definitions_table() -> Table:
-    """Return every metric of the common protocol, then the documents' own and the toys'; it depends on no record."""
+    """Return a row for each metric: of the common protocol, then of the documents' protocols and of the toys."""
     metrics = [(spec.name, spec.unit.name, spec.better, spec.definition, spec.source) for spec in METRICS.values()]
     rows = [
         [name, unit, None if better == NONE else better, definition, source or None]

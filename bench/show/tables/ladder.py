@@ -1,4 +1,4 @@
-"""What each change is worth, with its interval over seeds: on a ladder, and of each mistake of the documents alone."""
+"""Tables `ladder_*` and `mistakes`: how much each change is worth, with its interval over seeds."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from bench.show.reasoning import p_text
 from bench.show.tables.accuracy import ABSENT
 
 Found = Sequence[tuple[Rung, Mapping[tuple[str, str], Effect]]]
+"""Rungs, each with its effects by data set and quantity."""
 TITLES = {"accuracy": "accuracy", "nll": "NLL", "ece": "ECE", "entropy": "entropy", "auroc": "AUROC"}
 TITLES |= {"refusal": "refused", "error": "error", "held_out_error": "held-out error"}
 KINDS = (
@@ -141,7 +142,7 @@ def _line(ladder: Ladder, rung: Rung, what: tuple[str, str], effect: Effect) -> 
 
 
 class Mistake(NamedTuple):
-    """A mistake of a document: what happens when it alone is corrected."""
+    """A mistake of a document, and the effect of correcting it alone."""
 
     approach: str
     rung: Rung
@@ -150,7 +151,7 @@ class Mistake(NamedTuple):
 
     @property
     def is_clear(self) -> bool:
-        """Return whether chance does not explain the change of the accuracy, although several mistakes were tried."""
+        """Return whether the change of the accuracy is significant, adjusted for the number of mistakes tried."""
         return self.p is not None and self.p < ALPHA
 
     @property
@@ -160,11 +161,12 @@ class Mistake(NamedTuple):
 
 
 def mistakes(material: Material) -> list[Mistake]:
-    """Return every correction of every published recipe by itself."""
+    """Return the effect of each correction of each published recipe, made alone."""
     made = []
     for ladder in chosen(()):
         found = effects(ladder, material.numbers)
-        kind = ALONE if any(rung.kind == ALONE for rung, _ in found) else CUMULATIVE  # a single correction is both
+        # A recipe's only correction has no rung of kind `ALONE`: the cumulative rung is the same change.
+        kind = ALONE if any(rung.kind == ALONE for rung, _ in found) else CUMULATIVE
         made += [Mistake(ladder.approach, rung, changes) for rung, changes in found if rung.kind == kind]
     paired = {place: one.accuracy for place, one in enumerate(made)}
     adjusted = holm({place: one.p for place, one in paired.items() if one is not None and one.p is not None})

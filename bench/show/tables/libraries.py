@@ -1,4 +1,4 @@
-"""Other people's libraries: what their own examples make of the KL."""
+"""Table `libraries`: how often the examples of other people's libraries count the KL."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def _number(value: float) -> str:
 
 
 def as_if_n(one: ObjectiveReading) -> str | None:
-    """Return for how many rows the KL would be weighed rightly: N divided by its weight; None without a weight."""
+    """Return the number of training images for which the KL's weight would be right, N / weight; None without one."""
     values = list(one.kl_weights.values())
     if not values or min(values) <= 0:
         return None

@@ -1,4 +1,7 @@
-"""Which method for uncertainty: all methods on one network with one budget, ranked only where seeds tell them apart."""
+"""Tables `methods` and `methods_fashion`: all methods on one network with one budget.
+
+Two methods have different ranks only if their seeds tell them apart.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,7 @@ from bench.show.cells import Entry, Linked, Missing, Table
 from bench.show.material import Material
 from bench.show.tables.choice import RISK, SHORT, refused_for_risk
 
-PLAIN, PLAIN_RECIPE = "mlp", "corrected"  # the network without a method, whose costs are the units
+PLAIN, PLAIN_RECIPE = "mlp", "corrected"  # the network without a method; costs are multiples of its costs
 BYTES_OF_A_NUMBER = 4  # float32
 REFUSED = "refused"
 
@@ -29,10 +32,10 @@ REFUSED = "refused"
 class Quality(NamedTuple):
     """A column: the metric of the records, how it is shown, and the protocol of the records."""
 
-    key: str
+    key: str  # '': computed by `refused_for_risk`
     digits: Digits
     protocol: str = "common"
-    is_shown: bool = True  # else it stands in the CSV file alone
+    is_shown: bool = True  # False: only in the CSV file
 
 
 QUALITIES: Mapping[str, Quality] = {
@@ -94,7 +97,10 @@ class Row:
 
 
 def rows(documents: Results, methods: Results, qualities: Mapping[str, Quality] = QUALITIES) -> list[Row]:
-    """Return the plain network, each recipe of each method, then the corrected recipes of the documents."""
+    """Return the plain network, each recipe of each method, then the corrected recipes of the documents.
+
+    Without a value of `RANKED`, a recipe has no row.
+    """
     plain = _finished(documents, PLAIN, PLAIN_RECIPE)
     found = [_row(documents, PLAIN, PLAIN_RECIPE, plain, qualities)]
     for name in methods.classifiers():
@@ -135,14 +141,14 @@ def _costs(entry: ApproachManifest, record: Record, plain: Record) -> dict[str, 
 
 
 def methods_table(material: Material) -> Iterator[Table]:
-    """Give a row for each method, the best mean first; its place says what the seeds can tell. None without records."""
+    """Give the table with a row for each method, the best mean first; no table without records."""
     methods = material.of_other_group("methods").results
     if methods.records and methods.conditions is not None:
         yield _table(rows(material.results, methods), methods, methods.conditions, QUALITIES)
 
 
 def clothes_table(material: Material) -> Iterator[Table]:
-    """Give the same table of the methods that learnt clothes, of the profile that has the size of the given one."""
+    """Give the same table of the methods that learnt clothes: profile `full_fashion` if the material's is `full`."""
     size = material.profile.partition("_")[0]
     profile, group = profile_of_task(size, FASHION), material.of_other_group("methods")
     methods = group.of_profile(profile)
@@ -208,7 +214,7 @@ def _table(
 
 
 def _long_budgets(found: Sequence[Row], methods: Results, task: str) -> list[str]:
-    """Say which methods can have ten times the budget, and which of them have no such row."""
+    """Say which methods have a recipe with ten times the budget, and for which of them its row is missing."""
     able = {
         entry.name: "corrected" if methods.has_corrected(entry.name) else "published"
         for entry in methods.manifests.values()
@@ -255,7 +261,7 @@ def _quality(row: Row, name: str) -> Entry:
 
 
 def half_width(values: Mapping[int, float]) -> float | None:
-    """Return the half-width of the 95 % interval of the mean, which is that of the differences from zero."""
+    """Return the half-width of the 95 % t interval of the mean over seeds, None for one seed."""
     paired = pair(dict.fromkeys(values, 0.0), values)
     return None if paired is None else paired.half_width()
 

@@ -7,7 +7,7 @@ from bench.show.cells import Table
 
 
 def papers_table(papers: list[Paper]) -> Table:
-    """One line a number, those that nobody has checked marked."""
+    """Return a row for each number; a number that nobody has checked is marked UNCHECKED."""
     rows = [
         [
             *(paper.source, paper.method, paper.network, paper.metric, paper.dataset, f"{paper.value:g}"),

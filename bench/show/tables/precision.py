@@ -1,10 +1,9 @@
-"""The precision table: what bfloat16 or TF32 products change in the metrics, against the noise of float32 itself.
+"""Table `precision`: how matrix products in bfloat16 or TF32 change the metrics, beside the noise of float32 itself.
 
-Every metric is compared; the table has the main ones and those that the precision changes beyond noise.
+All metrics are compared. The table shows the main ones, and others that change beyond noise.
 
-The noise s of a float32 value is the standard deviation over its seeds, which is what another seed changes. A mean
-difference over k seeds is beyond it if it exceeds 2 s sqrt(2 / k): two standard deviations of a difference between two
-independent float32 values.
+The noise s of a float32 value is its standard deviation over seeds. A mean difference over k seeds is beyond noise if
+it exceeds 2 s sqrt(2 / k): two standard deviations of a difference between means of k independent float32 values.
 """
 
 from __future__ import annotations
@@ -27,8 +26,8 @@ PrecisionPairs: TypeAlias = Sequence[tuple[Record, Record]]
 """The records of a seed in float32 and in another precision, seed by seed."""
 
 FLOAT32 = "float32"
-LONG, SHORT = "full", "epoch1"  # the second stands in for the first where an approach has no pairs of that
-MIN_SEEDS = 3  # float32 seeds whose spread says something
+LONG, SHORT = "full", "epoch1"  # profiles; an approach without pairs of `LONG` is shown by those of `SHORT`
+MIN_SEEDS = 3  # float32 seeds; fewer give no noise
 BEYOND = 2.0  # standard deviations
 FOUR, TWO = Digits(significant=4), Digits(significant=2)
 NO_NOISE = Gap("unknown", f"fewer than {MIN_SEEDS} float32 seeds")
@@ -40,9 +39,9 @@ COLUMNS += ["float32", "there", "difference", "noise", "n", "beyond noise"]
 def precision_table(
     records: Iterable[Record], profile: str, device: str, manifests: Mapping[str, ApproachManifest]
 ) -> Table:
-    """Set published x common of every other precision beside float32, seed by seed.
+    """Compare published x common of every other precision with float32, seed by seed.
 
-    Of profile `LONG`, an approach without a pair in a precision is shown by the records of `SHORT`.
+    If the profile is `LONG`, an approach without a pair in a precision is shown by the records of `SHORT`.
     """
     lengths = (profile, SHORT) if profile == LONG else (profile,)
     here = [record for record in records if record.profile in lengths and record.device == device]
@@ -90,7 +89,7 @@ def _pairs(plain: Results, other: Results, approach: str) -> PrecisionPairs:
 def _approach(
     plain: Results, other: Results, approach: str, conditions: tuple[str, str]
 ) -> tuple[list[list[Entry]], str]:
-    """Return an approach's lines and note; conditions: the other precision, and the profile of both."""
+    """Return an approach's rows and its note. `conditions`: the other precision, and the profile of both."""
     name = f"{approach}, {', '.join(conditions)}"
     done, pairs = _done(other, approach), _pairs(plain, other, approach)
     if not done:
@@ -121,7 +120,7 @@ def _number(record: Record, key: str) -> float | None:
 def _line(
     start: Sequence[Entry], key: str, pairs: PrecisionPairs, plains: Sequence[Record]
 ) -> tuple[list[Entry], bool | None]:
-    """Return a metric's line, and whether the difference is beyond the noise, None where the noise is unknown."""
+    """Return a metric's row, and whether its difference is beyond noise: None if the noise is unknown."""
     dataset, _, name = key.partition("/")
     before, after = (_sample([pair[side] for pair in pairs], key) for side in (0, 1))
     noise = _sample(plains, key)

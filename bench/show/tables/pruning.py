@@ -1,4 +1,4 @@
-"""The pruning table: how well a network predicts without its least certain weights."""
+"""Table `pruning`: how well a network predicts without its least certain weights."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ NO_PRUNING = Gap("n/a", "the record has no pruning curve")
 
 
 def pruning_table(material: Material) -> Table:
-    """Levels x networks of every approach, rabanser2017's numbers beside the published recipe."""
+    """Return a row for each approach, recipe, network and share of removed weights; beside some, reported numbers."""
     results = material.results
     cells = [(approach, recipe) for approach in results.classifiers() for recipe in results.recipes(approach)]
     rows = [row for cell in cells for row in _rows(material, *cell)]
@@ -54,14 +54,14 @@ def _rows(material: Material, approach: str, recipe: str) -> list[list[Entry]]:
     levels = {(row.network != MEAN, row.network, row.fraction) for curve in curves for row in curve.rows}
     rows = []
     for draws, network, fraction in sorted(levels):
-        accuracy, *others = (_cell(records, network, fraction, name) for name in MEASURED)
-        beside = NOT_REPORTED if draws else _beside(material, approach, recipe, fraction)
+        accuracy, *others = (_entry(records, network, fraction, name) for name in MEASURED)
+        reported = NOT_REPORTED if draws else _reported_and_ours(material, approach, recipe, fraction)
         layers = _layers(records, network, fraction)
-        rows.append([approach, recipe, score, network, f"{fraction:g}", accuracy, *beside, *others, layers])
+        rows.append([approach, recipe, score, network, f"{fraction:g}", accuracy, *reported, *others, layers])
     return rows
 
 
-def _cell(records: Sequence[Record], network: str, fraction: float, name: str) -> Entry:
+def _entry(records: Sequence[Record], network: str, fraction: float, name: str) -> Entry:
     if name == "noise_refusal_rate" and network == MEAN:
         return Missing(ABSENT)  # one network has no draws whose median could refuse
 
@@ -95,8 +95,8 @@ def _layers(records: Sequence[Record], network: str, fraction: float) -> Linked 
     return Linked(text, tuple(record.key for record in records))
 
 
-def _beside(material: Material, approach: str, recipe: str, fraction: float) -> list[Entry]:
+def _reported_and_ours(material: Material, approach: str, recipe: str, fraction: float) -> list[Entry]:
     ending = f"/pruned_accuracy@{fraction:g}"
-    own = [claim for claim in material.claims if claim.approach == approach and measured_key(claim)[1].endswith(ending)]
-    claim = own[0] if recipe == "published" and own else None
+    claims = [claim for claim in material.claims if claim.approach == approach and recipe == "published"]
+    claim = next((claim for claim in claims if measured_key(claim)[1].endswith(ending)), None)
     return beside_report(claim, material.results.cell(approach, recipe, "published"))

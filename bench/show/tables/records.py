@@ -1,4 +1,4 @@
-"""The records behind the other tables: who made them, and which have no numbers."""
+"""Tables `provenance` and `unfinished`: where the records were made, and which records have no numbers."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from bench.show.material import Material
 
 
 def cited_records(material: Material, tables: Iterable[Table]) -> list[Record]:
-    """Return the records of the chosen conditions, and records of other conditions that some tables use."""
+    """Return the records of the chosen conditions, and the records of other conditions that these tables show."""
     cited = {source for table in tables for row in table.rows for entry in row for source in sources_of(entry)}
     cited |= {record.key for record in material.results.records}
     return [record for record in material.records if record.key in cited]
 
 
 def provenance_table(records: Iterable[Record]) -> Table:
-    """Return on which machines, with which versions and code the records were made, and when."""
+    """Return a row for each combination of machine, versions, code and data that made records."""
     groups: dict[tuple[str, ...], list[Record]] = {}
     for record in records:
         groups.setdefault(_origin(record.provenance), []).append(record)
@@ -50,7 +50,7 @@ def _origin(provenance: Provenance) -> tuple[str, ...]:
 
 
 def unfinished_table(material: Material) -> Table:
-    """Records without numbers, and why."""
+    """Return a row for each record without numbers, and why it has none."""
     results = material.results
     rows: list[list[Entry]] = [
         [*record.combination, str(record.seed), Linked(record.outcome, (record.key,)), in_words(record.reason)]

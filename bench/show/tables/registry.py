@@ -91,12 +91,12 @@ class TableKind(NamedTuple):
 
     name: str  # * stands for the approach or the document of a family
     answers: str  # the question
-    make: Callable[[Material], Table | Iterable[Table]]  # gives none where the results folder has nothing to show
-    remedy: str = "python -m bench run makes records"  # where there is none
+    make: Callable[[Material], Table | Iterable[Table]]  # no table if the results folder has nothing to show
+    remedy: str = "python -m bench run makes records"  # ends the message that there is no table
     names: Callable[[], Iterable[str]] = tuple  # what * stands for
 
     def questions(self) -> dict[str, str]:
-        """Return the question of each table by its name."""
+        """Return the question of each table, by the table's name."""
         return {self.name.replace("*", name): self.answers.replace("*", name) for name in self.names() or ("",)}
 
 
@@ -120,7 +120,7 @@ def _ladders(material: Material) -> Iterator[Table]:
 
 
 def _audits(material: Material) -> Iterable[Table]:
-    """Give what the rules say of each document; no code of a document is run for a table."""
+    """Give the stored findings of the rules on each document; no code of a document is run for a table."""
     return audit_tables(audit_documents(list(DOCUMENTS), material.numbers))
 
 
@@ -130,13 +130,13 @@ def _precision(material: Material) -> Table:
 
 def _trial(material: Material) -> Table:
     found = trials(material.results, end_results(material.claims))
-    if material.profile == FULL:  # planted faults are tried on the first epoch, which the other profile has seeds of
+    if material.profile == FULL:  # faults were planted in runs of one epoch: seeds of this profile judge them
         found += planted_trials(material.of_profile(FIRST_EPOCH), read_runs(), material.claims)
     return trial_table(material.results, found)
 
 
 def _provenance(material: Material) -> Table:
-    """Return where the records come from, also records of other conditions that one table shows."""
+    """Return the origin of the records, also of those of other conditions that table `precision` shows."""
     return provenance_table(cited_records(material, [_precision(material)]))
 
 

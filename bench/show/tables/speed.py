@@ -1,4 +1,4 @@
-"""The speed table: size, training and prediction times, memory."""
+"""Table `speed`: size, times of training and prediction, memory."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ MILLISECONDS = 1000.0
 
 
 def speed_table(material: Material) -> Table:
-    """One row for each approach and recipe, toys included."""
+    """Return a row for each approach and recipe, toys included."""
     results = material.results
     rows = [_row(results, approach, recipe) for approach in results.approaches for recipe in results.recipes(approach)]
     columns = ["approach", "recipe", "parameters", "weights", *TIMINGS.values()]
@@ -75,7 +75,7 @@ def _timing(records: Sequence[Record], name: str) -> Sample:
 
 
 def counted_times(records: Sequence[Record], name: str) -> tuple[Sample, bool]:
-    """Return a time of the seeds whose timings count, and True; of all seeds, and False, where none do."""
+    """Return a time of the seeds whose timings count, and True. If none counts: of all seeds, and False."""
     invalid = _invalid(records)
     counted = _timing([record for record in records if record not in invalid], name)
     if counted.n or not invalid:
@@ -88,7 +88,7 @@ def _invalid(records: Sequence[Record]) -> list[Record]:
 
 
 def _time(records: Sequence[Record], name: str) -> Measured:
-    """Return a time of the seeds whose timings count; of all, marked, where none do."""
+    """Return the entry of a time, with a mark if the timings of some or of all seeds do not count."""
     sample, counts = counted_times(records, name)
     if name == "latency_s":
         sample = replace(sample, values=tuple(value * MILLISECONDS for value in sample.values))

@@ -1,4 +1,4 @@
-"""The rule of verdicts tried on reports whose truth is known."""
+"""Table `trial`: how often the rule of verdicts errs on reports whose truth is known."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ CAPTION = (
 
 
 def trial_table(results: Results, found: Sequence[Trial]) -> Table:
-    """One line for each truth about each approach."""
+    """Return a row for each approach and each recipe or fault that made the reports."""
     rows: list[list[Entry]] = [
         [
             trial.approach,
@@ -55,7 +55,7 @@ def trial_table(results: Results, found: Sequence[Trial]) -> Table:
 
 
 def _reports(trial: Trial) -> str:
-    """Return what made the reports, without what the column of approaches and the caption say."""
+    """Return in short which recipe or fault made the reports; the row names the approach already."""
     recipe = trial.truth.removeprefix(f"{trial.approach} ").replace("published+", "+").removesuffix(" published")
     short = recipe if recipe == trial.kind else f"{trial.kind}: {recipe}"
     conditions = (("common protocol", trial.protocol == COMMON), ("first epoch", trial.profile == FIRST_EPOCH))

@@ -27,27 +27,27 @@ def _cells(material: Material) -> Iterator[tuple[str, str, list[Record]]]:
             yield approach, recipe, results.cell(approach, recipe, "common")
 
 
-def _cell(records: Sequence[Record], key: str) -> Measured:
+def _entry(records: Sequence[Record], key: str) -> Measured:
     return Measured(metrics_of(records, key))
 
 
-def _beside(material: Material, name: str, approach: str, recipe: str, dataset: str) -> list[Entry]:
+def _reported_and_ours(material: Material, name: str, approach: str, recipe: str, dataset: str) -> list[Entry]:
     """Return the reported number and what the published protocol measured."""
     claim = headline(material.claims, approach, name, dataset) if recipe == "published" else None
     return beside_report(claim, material.results.cell(approach, recipe, "published"))[:2]
 
 
 def ood_table(material: Material) -> Table:
-    """Entropies on and off the training distribution, and how well scores tell the two apart."""
+    """Return entropies on digits and on out-of-distribution images, and how well scores tell the two apart."""
     rows: list[list[Entry]] = []
     for approach, recipe, records in _cells(material):
         for dataset in ("mnist", *OOD_NAMES):
             inside = dataset == "mnist"
             row: list[Entry] = [approach, recipe, dataset]
-            row += [_cell(records, f"{dataset}/{name}") for name in ("predictive_entropy", "mutual_information")]
-            row += [Missing(ABSENT) if inside else _cell(records, f"{dataset}/geometric_entropy")]
-            row += [Missing(ABSENT) if inside else _cell(records, f"{dataset}/auroc_{score}") for score in SCORES]
-            rows.append(row + _beside(material, "predictive_entropy", approach, recipe, dataset))
+            row += [_entry(records, f"{dataset}/{name}") for name in ("predictive_entropy", "mutual_information")]
+            row += [Missing(ABSENT) if inside else _entry(records, f"{dataset}/geometric_entropy")]
+            row += [Missing(ABSENT) if inside else _entry(records, f"{dataset}/auroc_{score}") for score in SCORES]
+            rows.append(row + _reported_and_ours(material, "predictive_entropy", approach, recipe, dataset))
     columns = ["approach", "recipe", "data set", "entropy", "mutual information", "geometric estimator"]
     columns += [f"AUROC {score.replace('_', ' ')}" for score in SCORES]
     columns += ["reported, bits", "published x published, bits"]
@@ -61,15 +61,15 @@ def ood_table(material: Material) -> Table:
 
 
 def detection_table(material: Material) -> Table:
-    """Detection of every out-of-distribution set by every score."""
+    """Return how well every score detects every out-of-distribution set."""
     conditions = material.results.conditions
     rows: list[list[Entry]] = []
     for approach, recipe, records in _cells(material):
         for dataset in OOD_NAMES:
             chance = Number(chance_of_aupr(dataset, conditions[0] if conditions else "full"), FRACTION)
             for score in SCORES:
-                areas, fpr = ("auroc", "aupr"), _cell(records, f"{dataset}/fpr95_{score}")
-                found = [_cell(records, f"{dataset}/{name}_{score}") for name in areas]
+                areas, fpr = ("auroc", "aupr"), _entry(records, f"{dataset}/fpr95_{score}")
+                found = [_entry(records, f"{dataset}/{name}_{score}") for name in areas]
                 rows.append([approach, recipe, dataset, score.replace("_", " "), *found, chance, fpr])
     caption = (
         "How well a score tells out-of-distribution images (positive) from the MNIST test set. AUROC, AUPR: areas "
@@ -90,17 +90,17 @@ def chance_of_aupr(dataset: str, profile: str) -> float:
 
 
 def refusal_table(material: Material) -> Table:
-    """How often the two rules refuse, and how right the accepted images are."""
+    """Return how often the two rules refuse, and the accuracy on the accepted images."""
     rows: list[list[Entry]] = []
     for approach, recipe, records in _cells(material):
         for dataset in ("mnist", *OOD_NAMES):
             row: list[Entry] = [approach, recipe, dataset]
             for rule in ("", "_strict"):
-                row.append(_cell(records, f"{dataset}/refusal_rate{rule}"))
+                row.append(_entry(records, f"{dataset}/refusal_rate{rule}"))
                 labelled = dataset == "mnist"
-                row.append(_cell(records, f"mnist/selective_accuracy{rule}") if labelled else Missing(ABSENT))
+                row.append(_entry(records, f"mnist/selective_accuracy{rule}") if labelled else Missing(ABSENT))
             for name in ("refusal_rate", "selective_accuracy"):
-                row += _beside(material, name, approach, recipe, dataset)
+                row += _reported_and_ours(material, name, approach, recipe, dataset)
             rows.append(row)
     columns = ["approach", "recipe", "data set", "refused", "accuracy of accepted"]
     columns += ["refused, strict", "accuracy of accepted, strict"]
@@ -131,9 +131,9 @@ CALIBRATION = {
 
 
 def calibration_table(material: Material) -> Table:
-    """How far the probabilities can be believed."""
+    """Return how well calibrated the probabilities are."""
     rows: list[list[Entry]] = [
-        [approach, recipe, *(_cell(records, f"mnist/{name}") for name in CALIBRATION)]
+        [approach, recipe, *(_entry(records, f"mnist/{name}") for name in CALIBRATION)]
         for approach, recipe, records in _cells(material)
     ]
     caption = (
@@ -155,7 +155,7 @@ TOYS = {
 
 
 def toys_table(material: Material) -> Table:
-    """One row for each toy and recipe."""
+    """Return a row for each toy and recipe."""
     results = material.results
     rows: list[list[Entry]] = []
     for approach in results.toys():

@@ -1,4 +1,4 @@
-"""The verdicts as tables: numbers that everybody quotes, end results, every reported number, curves, and documents."""
+"""Verdicts as tables: on quoted numbers, on end results, on every reported number, on curves, and by document."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ LONGEST_PRINT = 8  # characters; means over batches are printed with sixteen dig
 
 
 def verdicts_table(results: Results, judgement: Judgement) -> Table:
-    """One line a claim."""
+    """Return a row for each claim."""
     columns = ["claim", "reported", "unit", "margin", "measured", "difference", "95 %", "percentile", "p", "adjusted p"]
     columns += ["R", "verdict", "why"]
     lines = [_line(verdict) for verdict in judgement.verdicts]
@@ -76,7 +76,7 @@ def _line(verdict: Verdict) -> list[Entry]:
 
 
 def curve_verdicts_table(results: Results, judgement: Judgement) -> Table:
-    """One line a curve."""
+    """Return a row for each curve."""
     columns = ["document", "curve", "epochs", "seeds", "percentile", "h", "M", "p", "smallest p x epochs"]
     columns += ["adjusted p", "verdict", "why"]
     lines = [_curve_line(one) for one in judgement.curves]
@@ -108,7 +108,7 @@ def _p(p: float | None, sources: tuple[str, ...]) -> Linked | None:
 
 
 def summary_table(results: Results, judgement: Judgement) -> Table:
-    """One line a document: end results, curves and computed numbers apart, which are never added up."""
+    """Return a row for each document. End results, curves and computed numbers are counted apart: see `kinds_text`."""
     lines: list[list[Entry]] = []
     for source in dict.fromkeys(verdict.claim.source for verdict in judgement.verdicts):
         mine = judgement.of_documents([source])
@@ -121,9 +121,9 @@ def summary_table(results: Results, judgement: Judgement) -> Table:
 
 
 def kinds_text(judgement: Judgement) -> str:
-    """Return the outcomes of end results, of curves and of computed numbers, apart.
+    """Return the outcomes of end results, of curves and of computed numbers, counted apart.
 
-    A curve has many points that agree or not together, and a computed number tests arithmetic: neither is an answer.
+    They are never added up: points of a curve agree or differ together, and a computed number only tests arithmetic.
     """
     n_points = sum(len(one.rows) for one in judgement.curves)
     parts = [
@@ -139,10 +139,10 @@ def _kind(name: str, found: Sequence[Verdict] | Sequence[Curve], more: str = "")
 
 
 class Quoted(TomlTable, frozen=True):
-    """A claim and what it answers."""
+    """A quoted claim."""
 
     claim: str  # id
-    asks: str
+    asks: str  # the question that the claim answers
 
 
 class _Headline(TomlTable, frozen=True):
@@ -161,7 +161,7 @@ def load_short_names() -> Mapping[str, str]:
 
 
 def headline_table(results: Results, judgement: Judgement) -> Table:
-    """One line for each quoted number whose claim is among the verdicts."""
+    """Return a row for each quoted number whose claim is among the verdicts."""
     by_claim = {verdict.claim.id: verdict for verdict in judgement.verdicts}
     found = [(quoted, by_claim[quoted.claim]) for quoted in load_quoted() if quoted.claim in by_claim]
     lines = [_quoted_line(quoted, verdict) for quoted, verdict in found]
@@ -177,7 +177,7 @@ def headline_table(results: Results, judgement: Judgement) -> Table:
 
 
 def _notes(verdicts: Sequence[Verdict], judgement: Judgement) -> list[str]:
-    """Return what the outcomes mean, each document's seeds and joint p, and what is to be known of the numbers."""
+    """Return notes: what the outcomes mean, each document's seeds and joint p, truncated prints, cut intervals."""
     outcomes = {verdict.outcome for verdict in verdicts}
     notes = [f"{outcome}: {LOOKS[outcome].meaning}." for outcome in OUTCOMES if outcome in outcomes]
     for document in dict.fromkeys(verdict.claim.source for verdict in verdicts):
@@ -206,13 +206,13 @@ def _quoted_line(quoted: Quoted, verdict: Verdict) -> list[Entry]:
 
 
 def reported_text(verdict: Verdict) -> str:
-    """Return the reported number as it is printed, or rounded where that is long."""
+    """Return the reported number as the document prints it, rounded if that has many digits."""
     printed = verdict.claim.printed
     return printed if len(printed) <= LONGEST_PRINT else digits_of(verdict).text(verdict.claim.value)
 
 
 def final_verdicts(material: Material) -> list[Verdict]:
-    """Return the verdicts on what the documents report at their end: final numbers, and each approach's accuracy."""
+    """Return the verdicts on final numbers, and on each approach's last reported accuracy."""
     claims = material.claims
     accuracies = (headline(claims, name, "accuracy", "mnist") for name in {claim.approach for claim in claims})
     at_end = {claim.id for claim in (*(one for one in claims if one.stage == "final"), *accuracies) if claim}
