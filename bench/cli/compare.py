@@ -17,8 +17,7 @@ from bench.core.project import RESULTS
 from bench.core.store import Store
 from bench.core.text import counted
 from bench.judge.compare.differences import MAIN_METRICS, differences, lacking, row_test
-from bench.judge.compare.pairing import Side, made, only_in, pair_records
-from bench.judge.compare.pairing import differences as conditions
+from bench.judge.compare.pairing import Side, differing_conditions, made, only_in, pair_records
 from bench.judge.compare.verified import task_of, verified
 from bench.show.screens import compare as render
 from bench.show.screens.compare import Comparison
@@ -102,7 +101,7 @@ def _comparison(arguments: argparse.Namespace) -> Comparison:
     ]
     return Comparison(
         made=(made(a, "A"), made(b, "B")),
-        conditions=conditions(a, b, pairs),
+        conditions=differing_conditions(a, b, pairs),
         differences=found,
         lacking=lacks,
         rows=[row for row in rows if row is not None],

@@ -1,4 +1,4 @@
-"""Judges a number that a user brings, by the rule for the documents' numbers."""
+"""Judges a number of a user by the rule for the documents' numbers."""
 
 from __future__ import annotations
 
@@ -28,45 +28,45 @@ from bench.plan.recipes import profile, resolve
 from bench.plan.registry import manifests
 
 PRINTED = ("rounded", "truncated", "exact")
-_BOUNDS = {  # of what is printed; those of the units themselves leave room for rounding
+_BOUNDS = {  # of a printed number; the bounds in `metric_table` leave room for rounding
     **dict.fromkeys((FRACTION, GAP), (0.0, 1.0)),
     BRIER: (0.0, 2.0),
     ENTROPY: (0.0, math.log(N_CLASSES)),
     **dict.fromkeys((NATS, SIZE), (0.0, math.inf)),
 }
 _ANY = (-math.inf, math.inf)
-_OF_ALL_IMAGES = ("accuracy", "refusal_rate", "refusal_rate_strict", "disagreement_rate", "sure")  # counts of them
+_OF_ALL_IMAGES = ("accuracy", "refusal_rate", "refusal_rate_strict", "disagreement_rate", "sure")  # shares of images
 
 
 @dataclass(frozen=True)
 class Brought:
-    """A number that a user brings, and where it comes from."""
+    """A number of a user, and where it comes from."""
 
     approach: str
-    metric: str  # name, or the whole key of a record: "mnist/test10k/accuracy"
+    metric: str  # a name such as "accuracy", or a key of a record such as "mnist/test10k/accuracy"
     reported: str  # as it is printed
     recipe: str = PUBLISHED
     protocol: str = PUBLISHED
     printed: PrecisionKind = "rounded"  # one of `PRINTED`
-    margin: float | None = None  # the difference that would matter; None: as declared for the documents' numbers
+    margin: float | None = None  # the difference that would matter; None: that of a similar number of the documents
 
 
 class JudgedNumber(NamedTuple):
-    """The verdict on a user's number, and its alternatives."""
+    """A user's number, its verdict, and what is known of it under each alternative."""
 
     brought: Brought
-    key: str  # of the metric in the records
+    key: str  # of the metric, in the records
     verdict: Verdict
     against: Against
 
 
 def judge_own(brought: Brought, results: Results, claims: Iterable[Claim]) -> JudgedNumber:
-    """Return the verdict of a number and its alternatives; raises ConfigError for what cannot be judged.
+    """Judge a number and compare it with its alternatives; raises ConfigError if it cannot be judged.
 
     Args:
         brought: the number.
         results: the records of one profile, device and precision, of the approach's group.
-        claims: reported numbers, whose margins are declared.
+        claims: reported numbers, whose declared margins serve as the default.
     """
     records = _records(brought, results)
     key = _key(brought, sorted({name for record in records for name in record.metrics}))
@@ -79,7 +79,7 @@ def judge_own(brought: Brought, results: Results, claims: Iterable[Claim]) -> Ju
 
 
 def _records(brought: Brought, results: Results) -> list[Record]:
-    """Return the records of the number's recipe and protocol; raises ConfigError for an unknown name or no record."""
+    """Return the records of the number's recipe and protocol; raises ConfigError for unknown names or no record."""
     if brought.approach not in results.approaches:
         raise unknown_name("approach", brought.approach, {*manifests(), *results.approaches})
     if brought.protocol not in PROTOCOLS:
@@ -97,7 +97,7 @@ def _records(brought: Brought, results: Results) -> list[Record]:
 
 
 def _others(brought: Brought, results: Results, split: str) -> list[Alternative]:
-    """Return the alternatives to the number's recipe. The published recipe is an alternative to any other recipe."""
+    """Return the alternatives to the number's recipe; the published recipe is one, unless the number is of it."""
     entry = results.manifests.get(brought.approach)
     if entry is None:
         return []
@@ -108,7 +108,7 @@ def _others(brought: Brought, results: Results, split: str) -> list[Alternative]
 
 
 def _key(brought: Brought, keys: Sequence[str]) -> str:
-    """Return the key of the number's metric. The user gives the key, or a metric's name that leads to one key."""
+    """Return the key of the number's metric; the user gave the key, or a name that leads to one key."""
     if brought.metric in keys:
         return brought.metric
     every = [key for key in keys if key.rpartition("/")[2] == brought.metric]
@@ -130,7 +130,7 @@ def _key(brought: Brought, keys: Sequence[str]) -> str:
 
 
 def _claim(brought: Brought, key: str, claims: Iterable[Claim], budget: str) -> Claim:
-    """Return the number as a claim; raises ConfigError if the metric cannot have the value, or no margin is known."""
+    """Return the number as a claim; raises ConfigError if the metric cannot have it, or no margin is known."""
     dataset, _, rest = key.partition("/")
     split, _, metric = rest.rpartition("/")
     text = one_line(brought.reported, LONGEST_QUOTE)
@@ -165,9 +165,10 @@ def _claim(brought: Brought, key: str, claims: Iterable[Claim], budget: str) -> 
 
 
 def _images(dataset: str, metric: str, protocol: str, budget: str) -> str:
-    """Return the images that a share of the common or the shift protocol is of, such as "1000 images"; '' for others.
+    """Return the images of a share by the common or the shift protocol, such as "1000 images"; '' for other metrics.
 
-    The rule reads their number from a split's name, to choose the scale. These protocols' keys do not have it.
+    The rule of verdicts takes the number of images from a split's name, to choose the scale. The keys of these two
+    protocols have no such name.
     """
     if metric.partition("@")[0] not in _OF_ALL_IMAGES or dataset not in DATASET_NAMES:
         return ""
@@ -183,7 +184,7 @@ def _last_digit(text: str) -> float:
 
 
 def _margin(key: str, value: float, brought: Brought, claims: Iterable[Claim]) -> tuple[float, str]:
-    """Return the margin of the most similar claim of this metric: by approach, then by split, then by value."""
+    """Return margin and name of the claim on this metric that is nearest: in approach, then split, then value."""
     dataset, _, rest = key.partition("/")
     split, _, metric = rest.rpartition("/")
     alike = [claim for claim in claims if claim.metric == metric and claim.dataset == dataset and claim.margin > 0]

@@ -1,4 +1,4 @@
-"""Numbers that are known without training: the worked example, a blind network, a network of zeros."""
+"""Checks numbers that are known without training: of the worked example, a blind network, a network of zeros."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ FLOAT32 = 1e-6  # log-probabilities are float32
 
 
 def closed_form_checks(gate: Gate, uniform: Sequence[Record], reference: Folder, fresh: Folder) -> list[GateCheck]:
-    """Return the checks; `uniform` has the fresh records of the approach of that name."""
+    """Return the checks; `uniform` has the fresh records of approach `uniform`, the blind network."""
     return [_worked_example(), _blind(uniform), _zeros(gate, reference, fresh)]
 
 
@@ -51,9 +51,9 @@ def _blind(records: Sequence[Record]) -> GateCheck:
 
 
 def _zeros(gate: Gate, reference: Folder, fresh: Folder) -> GateCheck:
-    """Check the networks without weights: they always answer class 0, and score as a network that answers 1/K.
+    """Check pruned networks without any weight: they always answer class 0, with probability 1/K.
 
-    Not every approach can be pruned. Where the reference's records hold such a network, every fresh record must.
+    Not every approach can be pruned. If the reference's records of a cell have such a network, fresh ones must too.
     """
     y = load_split(TEST_SPLIT, 0).y.numpy()
     n_seen, without = 0, []
@@ -75,7 +75,7 @@ def _zeros(gate: Gate, reference: Folder, fresh: Folder) -> GateCheck:
 
 
 def _pruning(gate: Gate, cell: GatedCell, reference: Folder, fresh: Folder) -> list[Record]:
-    """Return the finished fresh records that have a network without weights, or must have one."""
+    """Return the finished fresh records that have a network without weights or must have one."""
     is_pruned = any(_without_weights(record) for record in finished(reference.cell(cell)))
     records = finished(fresh_records(gate, cell, fresh))
     return [record for record in records if is_pruned or _without_weights(record)]
@@ -87,7 +87,7 @@ def _without_weights(record: Record) -> list[PrunedRow]:
 
 
 def _no_zeros(row: PrunedRow, y: NDArray[np.generic]) -> str:
-    """Return which numbers a network of zeros cannot have, or ''."""
+    """Return what is wrong with the numbers of a network of zeros, or ''."""
     share = float((y == 0).mean())  # .098 of all 10,000
     if abs((row.accuracy or 0) - share) > 1e-9 or abs((row.nll or 0) - LOG_K) > FLOAT32:
         return f"{row}, but class 0 has {share}"

@@ -1,4 +1,4 @@
-"""Judge a fresh run: from two folders of records to a report."""
+"""Judges a fresh run: from two folders of records to a report."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def judge(gate: Gate, reference_root: Path, fresh_root: Path, today: datetime.da
         gate: what is compared.
         reference_root: folder of the reference.
         fresh_root: folder of the fresh run.
-        today: the day on which a waiver must still hold.
+        today: waivers that end before this day do not count.
     """
     reference, fresh = Folder.read(reference_root, gate), Folder.read(fresh_root, gate)
     again = Folder.read(fresh_root / AGAIN, gate)
@@ -41,7 +41,7 @@ def judge(gate: Gate, reference_root: Path, fresh_root: Path, today: datetime.da
     waived = {check.cell for check in metrics if check.state == WAIVED}
     missing = [waiver for waiver in gate.waivers if not waiver.diverged and today <= waiver.until]
     idle = [waiver.cell for waiver in missing if waiver.cell not in waived]
-    idle += [found.waiver.cell for found in diverged if not found.any]
+    idle += [found.waiver.cell for found in diverged if not found.is_needed]
     both = {"reference": reference, "fresh": fresh}
     made = {what: [one.provenance for cell in gate.cells for one in place.cell(cell)] for what, place in both.items()}
     counts = tuple(found.counts for found in diverged if not found.is_late)

@@ -1,8 +1,8 @@
-"""The statistical part of the gate: is each fresh mean inside the reference's prediction interval?
+"""The statistical checks of the gate: is each fresh mean inside the reference's prediction interval?
 
-It also compares how often seeds diverge. The waiver of a cell names the reference's seeds that diverged; the gate
-leaves out these, and no others. It compares the means of the seeds that did not diverge. How many fresh seeds may
-diverge follows from the reference's share.
+A waiver can allow seeds of a cell to diverge: it names the reference seeds that diverged. Then the gate compares the
+means of the seeds that did not diverge, and checks separately that fresh seeds do not diverge more often than the
+reference's. If a reference seed diverged without a waiver, the metrics of its cell are `missing`.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from bench.judge.stats.prediction import holm
 
 @dataclass(frozen=True)
 class Divergence:
-    """The diverged seeds of a cell with a waiver for them."""
+    """The diverged seeds of a cell that has a waiver for them."""
 
     waiver: Waiver
     counts: DivergenceCounts
-    is_late: bool
+    is_late: bool  # the waiver has ended
 
     @property
     def name(self) -> str:
@@ -34,20 +34,20 @@ class Divergence:
         return f"diverged seeds {self.waiver.cell}"
 
     @property
-    def any(self) -> bool:
+    def is_needed(self) -> bool:
         """Return whether the waiver is needed."""
         return self.counts.of_reference + self.counts.of_fresh > 0
 
 
 @dataclass(frozen=True)
 class _Pair:
-    """One metric of one cell: what the reference has, what the fresh run has."""
+    """One metric of one cell, in the reference and in the fresh run."""
 
     cell: GatedCell
     metric: GatedMetric
     reference: Sample
     fresh: Sample
-    n_diverged: int  # fresh seeds that diverged, where a waiver lets them
+    n_diverged: int  # fresh seeds that diverged and are covered by a waiver
     problem: str  # why the reference cannot be used, or ''
 
     @property
@@ -75,7 +75,7 @@ class _Pair:
 
 
 def divergences(gate: Gate, reference: Folder, fresh: Folder, today: datetime.date) -> list[Divergence]:
-    """Return what diverged in each cell that has a waiver for it, also where the waiver has ended."""
+    """Return the diverged seeds of each cell with a waiver for them, even if the waiver has ended."""
     found = []
     for waiver in gate.waivers:
         if waiver.diverged:
@@ -90,7 +90,7 @@ def divergences(gate: Gate, reference: Folder, fresh: Folder, today: datetime.da
 def judge_shifts(
     gate: Gate, reference: Folder, fresh: Folder, diverged: Sequence[Divergence], today: datetime.date
 ) -> tuple[list[MetricCheck], list[GateCheck]]:
-    """Check every gated metric and the diverged seeds; p-values are adjusted over all of them (Holm)."""
+    """Check every gated metric and the diverged seeds. Holm's procedure adjusts the p-values over all these checks."""
     pairs = [pair for cell in gate.cells for pair in _pairs(gate, cell, reference.cell(cell), fresh, today)]
     p_values = {pair.name: pair.design.p_value(pair.difference) for pair in pairs if pair.is_testable}
     p_values |= {found.name: found.counts.p_value for found in diverged if not found.is_late}
@@ -117,13 +117,13 @@ def _pairs(
 
 
 def _waiver_of(gate: Gate, cell: GatedCell, today: datetime.date) -> Waiver | None:
-    """Return the waiver that lets seeds of a cell diverge; None if there is none or it has ended."""
+    """Return the unexpired waiver that allows seeds of a cell to diverge, if there is one."""
     mine = (waiver for waiver in gate.waivers if waiver.diverged and waiver.cell == cell.name)
     return next((waiver for waiver in mine if today <= waiver.until), None)
 
 
 def _unusable(gate: Gate, records: Sequence[Record], known: Sample) -> str:
-    """Return why a reference distribution cannot be used, or ''."""
+    """Return why the reference's numbers cannot be used, or ''."""
     if not records:
         return "no reference records"
     both = [record for record in records if record.seed in gate.fresh_seeds]
@@ -169,7 +169,7 @@ def _divergence_check(gate: Gate, found: Divergence, p_adjusted: float) -> GateC
     """Check that an unexpired waiver covers the diverged seeds, and that fresh seeds do not diverge more often."""
     counts, waiver = found.counts, found.waiver
     text = f"{counts.of_fresh} of {counts.m} fresh seeds, {counts.of_reference} of {counts.k} of the reference"
-    if not found.any:
+    if not found.is_needed:
         return GateCheck(found.name, PASS, text)
     if found.is_late:
         return GateCheck(found.name, MISSING, f"{text} (their waiver ended on {waiver.until})")
