@@ -23,6 +23,7 @@ from bench.core.project import REFERENCE
 from bench.core.records import Amount, Record
 from bench.core.text import counted
 from bench.core.toml import Text
+from bench.judge.results import Results
 from bench.judge.samples import Gap, Sample, gather, metric, value_of
 
 LONGEST_QUOTE = 200  # characters of a value that an error repeats
@@ -186,21 +187,9 @@ def measure(claim: Claim, records: Sequence[Record]) -> Sample:
     return replace(sample, values=tuple(in_claim_unit(claim, value) for value in sample.values))
 
 
-def match(claims: Iterable[Claim], records: Iterable[Record]) -> list[ClaimRow]:
-    """Return a row for every claim, measured by the published recipe and the published protocol of its approach.
-
-    Args:
-        claims: the reported numbers.
-        records: records of one profile, device and precision, any approaches.
-
-    Raises:
-        StoreError: two records are of the same cell and seed.
-    """
-    cells: dict[str, list[Record]] = {}
-    for record in records:
-        if (record.recipe, record.protocol) == ("published", "published"):
-            cells.setdefault(record.approach, []).append(record)
-    return [ClaimRow(claim, measure(claim, cells.get(claim.approach, []))) for claim in claims]
+def match(claims: Iterable[Claim], results: Results) -> list[ClaimRow]:
+    """Return a row for every claim, measured by the published recipe and the published protocol of its approach."""
+    return [ClaimRow(claim, measure(claim, results.cell(claim.approach, "published", "published"))) for claim in claims]
 
 
 def _closed_form(name: str) -> Sample:

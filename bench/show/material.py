@@ -122,7 +122,7 @@ class Material:
     @cached_property
     def rows(self) -> list[ClaimRow]:
         """Every reported number and what the records measured of it."""
-        return match(self.claims, self.results.records)
+        return match(self.claims, self.results)
 
     @cached_property
     def judgement(self) -> Judgement:

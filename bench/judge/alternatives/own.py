@@ -9,7 +9,7 @@ from decimal import Decimal
 from typing import NamedTuple
 
 from bench.core.errors import ConfigError, unknown_name
-from bench.core.metric_table import BRIER, ENTROPY, FRACTION, GAP, N_CLASSES, NATS, SIZE, unit_of
+from bench.core.metric_table import BRIER, ENTROPY, FRACTION, GAP, N_CLASSES, NATS, REAL, SIZE, unit_of
 from bench.core.records import Record
 from bench.core.text import one_line
 from bench.data.manifest import DATASET_NAMES, manifest
@@ -34,7 +34,6 @@ _BOUNDS = {  # of a printed number; the bounds in `metric_table` leave room for 
     ENTROPY: (0.0, math.log(N_CLASSES)),
     **dict.fromkeys((NATS, SIZE), (0.0, math.inf)),
 }
-_ANY = (-math.inf, math.inf)
 _OF_ALL_IMAGES = ("accuracy", "refusal_rate", "refusal_rate_strict", "disagreement_rate", "sure")  # shares of images
 
 
@@ -138,8 +137,8 @@ def _claim(brought: Brought, key: str, claims: Iterable[Claim], budget: str) -> 
     if value is None:
         raise ConfigError(f"reported number '{text}' is not a number, not finite or too large; give one such as 0.985")
     unit = _last_digit(text)
-    metric_unit = unit_of(metric)
-    low, high = _ANY if metric_unit is None else _BOUNDS.get(metric_unit, _ANY)
+    metric_unit = unit_of(metric) or REAL
+    low, high = _BOUNDS.get(metric_unit, (-math.inf, math.inf))
     if not low <= value <= high:
         raise ConfigError(f"{text} is not a possible {metric}; give a number from {low:g} to {high:.4g}")
     margin, reason = (brought.margin, "given") if brought.margin is not None else _margin(key, value, brought, claims)

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from bench.core.records import PrunedRow, Record
 from bench.data.splits import load_split
-from bench.judge.claims import WORKED_EXAMPLE, load_claims, match
+from bench.judge.claims import WORKED_EXAMPLE, load_claims, measure
 from bench.judge.gate.checks import FAIL, MISSING, PASS, GateCheck
 from bench.judge.gate.config import Gate, GatedCell
 from bench.judge.gate.exact import TEST_SPLIT
@@ -28,7 +28,7 @@ def closed_form_checks(gate: Gate, uniform: Sequence[Record], reference: Folder,
 
 def _worked_example() -> GateCheck:
     claims = [claim for claim in load_claims() if claim.approach == WORKED_EXAMPLE]
-    verdicts = [judge_one(row.claim, row.sample) for row in match(claims, [])]
+    verdicts = [judge_one(claim, measure(claim, [])) for claim in claims]
     wrong = [verdict.claim.id for verdict in verdicts if verdict.outcome != EXACT]
     if wrong or not verdicts:
         return GateCheck("worked example", FAIL, f"outside the printed digits: {', '.join(wrong) or 'no claim'}")

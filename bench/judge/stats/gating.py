@@ -69,16 +69,16 @@ class Design:
         """Return how often unchanged code raises an alarm."""
         return self.alarm_rate(0.0, alpha)
 
-    def smallest_shift(self, alpha: float, power: float = POWER) -> float:
-        """Return the smallest shift that raises an alarm with probability `power`."""
+    def smallest_shift(self, alpha: float) -> float:
+        """Return the smallest shift that raises an alarm with probability `POWER`."""
         low, high = 0.0, self.margin + self.sd
         if self.sd == 0:
             return self.margin
-        while self.alarm_rate(high, alpha) < power:
+        while self.alarm_rate(high, alpha) < POWER:
             low, high = high, 2 * high
         while high - low > 1e-4 * high:
             middle = (low + high) / 2
-            low, high = (middle, high) if self.alarm_rate(middle, alpha) < power else (low, middle)
+            low, high = (middle, high) if self.alarm_rate(middle, alpha) < POWER else (low, middle)
         return high
 
 

@@ -50,18 +50,17 @@ def error_p(distance: float, error: float, freedom: float) -> float:
     return 2 * float(special.stdtr(freedom, -distance / error)) if error else 0.0
 
 
-def resolution(error: float, freedom: float, level: float, power: float = POWER) -> float:
-    """Return the shift that a two-sided t test detects with probability `power`, by the noncentral t distribution.
+def resolution(error: float, freedom: float, level: float) -> float:
+    """Return the shift that a two-sided t test detects with probability `POWER`, by the noncentral t distribution.
 
     Args:
         error: standard error of the difference; for one more run, s sqrt(1 + 1/k).
         freedom: degrees of freedom, finite.
         level: of the test.
-        power: probability that the test rejects.
     """
     if error == 0:
         return 0.0
-    return float(special.nctdtrinc(freedom, 1 - power, _quantile(1 - level / 2, freedom))) * error
+    return float(special.nctdtrinc(freedom, 1 - POWER, _quantile(1 - level / 2, freedom))) * error
 
 
 def best_of_p(low: float, high: float, sd: float, n: int, tries: int) -> float:
