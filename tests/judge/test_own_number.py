@@ -1,4 +1,4 @@
-"""Anyone's number: which metric and margin are meant, what the verdict says, and bad input."""
+"""A user's number: its metric, margin and verdict, and bad input."""
 
 import json
 import math
@@ -120,7 +120,7 @@ def test_bad_input_is_one_line(changes, message):
     ],
 )
 def test_the_images_of_a_share_are_known(key, protocol, split):
-    """Near 0 and 1 a share of few images is judged on the logit scale, so that .09 of 100 images may be one of ours."""
+    """Near 0 and 1, a share of few images is judged on the logit scale, which needs their number."""
     records = [record("mlp", protocol=protocol, seed=seed, metrics={key: 0.02 + 0.01 * z}) for seed, z in enumerate(Z)]
     told = judge_own(Brought("mlp", key, "0.09", protocol=protocol, margin=0.02), results(records), CLAIMS)
     assert told.verdict.claim.split == split

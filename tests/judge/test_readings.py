@@ -1,4 +1,4 @@
-"""Readings of kept fits: worked numbers, and a real small run whose readings agree with its records."""
+"""Readings of stored posteriors: worked numbers, and a small real fit whose readings agree with its record."""
 
 import dataclasses
 import json
@@ -139,7 +139,7 @@ def test_one_draw_alone_is_not_the_mean_of_the_draws():
 
 
 def test_a_reading_of_a_real_fit_agrees_with_its_record(store):
-    """The record's own numbers, read again, are the same: the same draws, rows and order of sums."""
+    """Numbers that the record has too are equal: same draws, same rows, same order of sums."""
     told = []
     (record,), _ = store.all_records()
     assert read_missing(ladder("linear_bbb"), [record], store, None, told.append) == []
