@@ -182,7 +182,7 @@ def test_without_the_fit_there_is_a_reason(store):
     (record,), _ = store.all_records()
     store.fit_path(record.fit_key, "posterior").unlink()
     (reason,) = read_missing(ladder("linear_bbb"), [record], store, None, lambda text: None)
-    assert "its fit is not kept" in reason
+    assert "has no usable posterior" in reason
     assert read_all(store) == ([], [])
 
 

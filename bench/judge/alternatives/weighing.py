@@ -47,7 +47,7 @@ class Weighed:
     reason: str = ""  # why there is no ratio
     ratio: float | None = None  # how many times likelier the number is under the published recipe
     shared: float | None = None  # overlap of the two distributions
-    is_overwhelming: bool = False  # the number can hardly come from the alternative, but from the published recipe
+    is_overwhelming: bool = False  # the published recipe can give the number, the alternative hardly can
 
 
 class Against(NamedTuple):

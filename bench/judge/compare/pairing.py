@@ -10,6 +10,7 @@ from bench.core.errors import ConfigError
 from bench.core.reasons import in_words
 from bench.core.records import Record
 from bench.core.store import Store
+from bench.core.text import counted
 from bench.judge.results import Results, made_at, origin_of, select
 from bench.measure.recomputed import contradictions
 from bench.plan.recipes import PROFILES
@@ -55,12 +56,16 @@ class Side:
         records, problems = store.all_records()
         kept = [record for record in records if all(wanted[key] in (None, getattr(record, key)) for key in CONDITIONS)]
         found = sorted({record.conditions for record in kept})
-        if len(found) != 1:
-            listed = "; ".join(", ".join(conditions) for conditions in found) or "none that fits"
+        if not found:
             damaged = f", and {len(problems)} damaged: {problems[0].reason}" if problems else ""
-            hint = "choose with --profile, --device, --precision"
-            hint = hint if found else f"{store.root} has {len(records)} in all{damaged}"
-            raise ConfigError(f"records of folder {name} are of: {listed}; {hint}")
+            raise ConfigError(
+                f"folder {name} has no record to compare; {store.root} has {counted(len(records), 'record')}{damaged}"
+            )
+        if len(found) > 1:
+            listed = "; ".join(map(", ".join, found))
+            raise ConfigError(
+                f"folder {name} has several kinds of records: {listed}; choose with --profile, --device, --precision"
+            )
         profile, device, precision = found[0]
         newest, others = _of_one_version(Results(select(kept, profile, device, precision), {}, with_stale=True).records)
         done = {(record.place[:3], record.seed): record for record in newest if record.outcome == "done"}

@@ -58,12 +58,12 @@ class Walk(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """All that is known of a question."""
+    """A question, and the numbers that answer it."""
 
     question: Question
     claim: Claim
     baseline: Claim
-    walks: tuple[Walk, ...]  # by each estimator
+    walks: tuple[Walk, ...]  # one for each estimator
     by_estimator: Mapping[str, Effect]  # the document's estimator minus each other one, for the last step's fit
 
 

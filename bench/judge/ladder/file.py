@@ -63,8 +63,8 @@ class _Answer(TomlTable, frozen=True):
     question: str
     claim: str
     baseline: str
-    step: Annotated[tuple[_Step, ...], Meta(min_length=2)]  # the baseline's fit first, the number's own last
-    estimator: Annotated[tuple[_Estimator, ...], Meta(min_length=1)]  # the document's first
+    step: Annotated[tuple[_Step, ...], Meta(min_length=2)]  # from the fit of the baseline to the fit of the claim
+    estimator: Annotated[tuple[_Estimator, ...], Meta(min_length=1)]  # the document's own is the first
 
 
 class RungEntry(TomlTable, frozen=True):

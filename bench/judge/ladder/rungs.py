@@ -80,7 +80,7 @@ class Question:
     claim: str
     baseline: str  # the claim to compare with
     steps: tuple[Step, ...]  # from the fit of the baseline to the fit of the claim
-    estimators: tuple[Estimator, ...]  # the document's first
+    estimators: tuple[Estimator, ...]  # the document's own is the first
 
     def places(self) -> Iterator[Place]:
         """Yield every number that the answer needs."""

@@ -56,7 +56,7 @@ def read_missing(
         name = f"{record.approach} {record.recipe}, seed {record.seed}"
         kept = store.read_tensors(store.fit_path(record.fit_key, "posterior"))
         if kept is None or is_fit_stale(record.approach, described(kept[1], FitInfo).versions):
-            reasons.append(f"{name}: its fit is not kept in {store.root}; --results with another folder trains it anew")
+            reasons.append(f"{name}: {store.root} has no usable posterior of it; another --results trains it again")
             continue
         tell(f"reading {name}")
         try:

@@ -110,7 +110,7 @@ class DivergenceCounts:
         return self.of_fresh == self.m or p_value < alpha
 
     def false_alarm_rate(self, alpha: float) -> float:
-        """Return how often unchanged code raises an alarm, if the reference's share of diverged seeds is true."""
+        """Return how often unchanged code raises an alarm, taking the reference's share of diverged seeds as true."""
         if not self.of_reference:
             return 0.0
         counts = [replace(self, of_fresh=n) for n in range(self.m + 1)]

@@ -85,7 +85,7 @@ class Evidence:
 
     @property
     def distance(self) -> float:
-        """Return D."""
+        """Return D, the distance of our mean from the nearest number that prints as the report."""
         return max(0.0, self.low - self.mean, self.mean - self.high)
 
     @cached_property
@@ -102,7 +102,7 @@ class Evidence:
 
     @property
     def half_width(self) -> float:
-        """Return h."""
+        """Return h, the half-width of the 95 % interval."""
         return error_half_width(*self.error)
 
     @property
@@ -125,7 +125,7 @@ class Evidence:
         return equivalence_p(self.mean - middle, self.margin, Group(self.sd, self.n), self.report)
 
     def resolution(self, level: float) -> float:
-        """Return R for a test at this level."""
+        """Return R, the shift that the reported runs reveal with 80 % power, at this level of the test."""
         return resolution(*self.error, level)
 
     def outcome(self, p_adjusted: float) -> str:
