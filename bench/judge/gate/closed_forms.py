@@ -14,6 +14,7 @@ from bench.judge.claims import WORKED_EXAMPLE, load_claims, measure
 from bench.judge.gate.checks import FAIL, MISSING, PASS, GateCheck
 from bench.judge.gate.config import Gate, GatedCell
 from bench.judge.gate.exact import TEST_SPLIT
+from bench.judge.gate.fresh import BLIND
 from bench.judge.gate.samples import Folder, finished, fresh_records, labels_measured, title_of
 from bench.judge.stats.rule import EXACT, judge_one
 
@@ -21,9 +22,10 @@ LOG_K = math.log(10)
 FLOAT32 = 1e-6  # log-probabilities are float32
 
 
-def closed_form_checks(gate: Gate, uniform: Sequence[Record], reference: Folder, fresh: Folder) -> list[GateCheck]:
-    """Return the checks; `uniform` has the fresh records of approach `uniform`, the blind network."""
-    return [_worked_example(), _blind(uniform), _zeros(gate, reference, fresh)]
+def closed_form_checks(gate: Gate, reference: Folder, fresh: Folder) -> list[GateCheck]:
+    """Return the checks of all three."""
+    blind = fresh.results.cell(BLIND, "published", "common")
+    return [_worked_example(), _blind(blind), _zeros(gate, reference, fresh)]
 
 
 def _worked_example() -> GateCheck:

@@ -9,7 +9,7 @@ from bench.judge.gate.checks import WAIVED, GateCheck, GateReport
 from bench.judge.gate.closed_forms import closed_form_checks
 from bench.judge.gate.config import Gate
 from bench.judge.gate.exact import data_check, label_check, plan_check, repeat_checks, seed_check, split_checks
-from bench.judge.gate.fresh import AGAIN, BLIND
+from bench.judge.gate.fresh import AGAIN
 from bench.judge.gate.samples import Folder
 from bench.judge.gate.shifts import divergences, judge_shifts
 
@@ -35,7 +35,7 @@ def judge(gate: Gate, reference_root: Path, fresh_root: Path, today: datetime.da
         label_check(gate, fresh),
         *(seed_check(gate, cell, reference, fresh, today) for cell in gate.cells),
         *repeat_checks(gate, reference, fresh, again),
-        *closed_form_checks(gate, fresh.results.cell(BLIND, "published", "common"), reference, fresh),
+        *closed_form_checks(gate, reference, fresh),
     ]
     unreadable = [problem.reason for folder in (reference, fresh, again) for problem in folder.problems]
     waived = {check.cell for check in metrics if check.state == WAIVED}

@@ -68,10 +68,15 @@ class _Pair:
         return Design(self.reference.sd, self.reference.n, self.fresh.n, self.metric.margin)
 
     @property
-    def difference(self) -> float:
-        assert self.fresh.mean is not None
+    def means(self) -> tuple[float, float]:
         assert self.reference.mean is not None
-        return self.fresh.mean - self.reference.mean
+        assert self.fresh.mean is not None
+        return self.reference.mean, self.fresh.mean
+
+    @property
+    def p_value(self) -> float:
+        reference, fresh = self.means
+        return self.design.p_value(fresh - reference)
 
 
 def divergences(gate: Gate, reference: Folder, fresh: Folder, today: datetime.date) -> list[Divergence]:
@@ -92,7 +97,7 @@ def judge_shifts(
 ) -> tuple[list[MetricCheck], list[GateCheck]]:
     """Check every gated metric and the diverged seeds. Holm's procedure adjusts the p-values over all these checks."""
     pairs = [pair for cell in gate.cells for pair in _pairs(gate, cell, reference.cell(cell), fresh, today)]
-    p_values = {pair.name: pair.design.p_value(pair.difference) for pair in pairs if pair.is_testable}
+    p_values = {pair.name: pair.p_value for pair in pairs if pair.is_testable}
     p_values |= {found.name: found.counts.p_value for found in diverged if not found.is_late}
     adjusted = holm(p_values)
     metrics = [_judge(gate, pair, adjusted.get(pair.name), len(adjusted), today) for pair in pairs]
@@ -137,32 +142,35 @@ def _unusable(gate: Gate, records: Sequence[Record], known: Sample) -> str:
 
 
 def _judge(gate: Gate, pair: _Pair, p: float | None, n_tests: int, today: datetime.date) -> MetricCheck:
-    def check(state: State, text: str, shift: MetricShift | None = None) -> MetricCheck:
-        return MetricCheck(pair.cell.name, pair.metric.key, pair.metric.margin, state, text, shift)
+    """Check a metric, from its adjusted p-value; None if the pair is not testable."""
+    shift = None
+    if p is None:
+        state, text = _not_testable(gate, pair, today)
+    else:
+        shift = MetricShift(pair.design, *pair.means, p, pair.design.smallest_shift(gate.alpha / n_tests))
+        state, text = _compared(gate, pair, shift)
+    return MetricCheck(pair.cell.name, pair.metric.key, pair.metric.margin, state, text, shift)
 
+
+def _not_testable(gate: Gate, pair: _Pair, today: datetime.date) -> tuple[State, str]:
     if pair.problem:
-        return check(MISSING, pair.problem)
-    gap = pair.fresh.gap
+        return MISSING, pair.problem
     if pair.n_diverged == pair.cell.n_seeds:
-        return check(FAIL, "every fresh seed diverged")
-    if gap is None and pair.n_missing:
-        return check(
-            *excuse(gate, pair.cell.name, f"{pair.n_missing} of {pair.cell.n_seeds} fresh seeds missing", today)
-        )
-    if gap is not None:
-        without: State = FAIL if gap.is_fault else MISSING
-        return check(*excuse(gate, pair.cell.name, gap.reason, today, without))
-    assert p is not None
-    assert pair.reference.mean is not None
-    assert pair.fresh.mean is not None
-    design = pair.design
-    shift = MetricShift(design, pair.reference.mean, pair.fresh.mean, p, design.smallest_shift(gate.alpha / n_tests))
-    outside, matters = p < gate.alpha, abs(pair.difference) > pair.metric.margin
+        return FAIL, "every fresh seed diverged"
+    gap = pair.fresh.gap
+    if gap is None:
+        why = f"{pair.n_missing} of {pair.cell.n_seeds} fresh seeds missing"
+        return excuse(gate, pair.cell.name, why, today)
+    return excuse(gate, pair.cell.name, gap.reason, today, FAIL if gap.is_fault else MISSING)
+
+
+def _compared(gate: Gate, pair: _Pair, shift: MetricShift) -> tuple[State, str]:
+    outside, matters = shift.p_adjusted < gate.alpha, abs(shift.difference) > pair.metric.margin
     if outside and matters:
-        return check(FAIL, f"outside its interval and beyond the margin, {pair.metric.reason}", shift)
+        return FAIL, f"outside its interval and beyond the margin, {pair.metric.reason}"
     words = ["beyond the interval, within the margin"] * outside
     words += [f"{pair.n_diverged} of {pair.cell.n_seeds} fresh seeds diverged"] * bool(pair.n_diverged)
-    return check(PASS, "; ".join(words), shift)
+    return PASS, "; ".join(words)
 
 
 def _divergence_check(gate: Gate, found: Divergence, p_adjusted: float) -> GateCheck:

@@ -217,29 +217,29 @@ def evidence_of(claim: Claim, sample: Sample) -> Evidence | None:
     return Evidence(values, *ends_on_scale(claim, scale), margin_on_scale(claim, scale), report)
 
 
-def is_testable(claim: Claim, sample: Sample) -> bool:
-    """Return whether a claim is trained, has enough seeds with a spread, and no seed failed."""
+def testable(claim: Claim, sample: Sample) -> Evidence | None:
+    """Return the evidence of a trained claim with enough seeds and a spread, of which none failed; else None."""
     if is_exact(claim) or sample.n < ENOUGH or sample.gap is not None:
-        return False
+        return None
     evidence = evidence_of(claim, sample)
-    return evidence is not None and evidence.has_spread
+    return evidence if evidence is not None and evidence.has_spread else None
 
 
 def judge_one(claim: Claim, sample: Sample, n_claims: int = 1) -> Verdict:
     """Return the verdict of one of `n_claims` claims that are tested together, by Bonferroni's adjustment."""
-    evidence = evidence_of(claim, sample)
+    evidence = testable(claim, sample)
     p = None if evidence is None else min(1.0, n_claims * evidence.p)
     return conclude(claim, sample, p, ALPHA / n_claims)
 
 
 def conclude(claim: Claim, sample: Sample, p_adjusted: float | None, level: float) -> Verdict:
-    """Return the verdict of a claim, from its adjusted p-value (None: not tested) and the level of its test."""
+    """Return the verdict of a claim, from its adjusted p-value (None if it is not `testable`) and its test's level."""
     if not sample.n:
         return Verdict(claim, NOT_RUN, sample)
     if is_exact(claim):
         prints_so = all(distance_from_print(claim, value) == 0 for value in sample.values)
         return Verdict(claim, EXACT if prints_so else NOT_EXACT, sample)
     evidence, scale = evidence_of(claim, sample), scale_of(claim)
-    if evidence is None or p_adjusted is None or not is_testable(claim, sample):
+    if evidence is None or p_adjusted is None:
         return Verdict(claim, TOO_FEW, sample, scale, evidence)
     return Verdict(claim, evidence.outcome(p_adjusted), sample, scale, evidence, p_adjusted, level)

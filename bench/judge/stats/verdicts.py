@@ -20,9 +20,8 @@ from bench.judge.stats.rule import (
     Evidence,
     Verdict,
     conclude,
-    evidence_of,
     is_exact,
-    is_testable,
+    testable,
 )
 
 
@@ -106,8 +105,8 @@ def _tests(rows: Iterable[ClaimRow], its_curves: Sequence[Curve]) -> dict[str, t
     p_values: dict[str, float] = {}
     for row in rows:
         is_alone = row.claim.id not in in_curves or row.claim.id in lasts
-        evidence = evidence_of(row.claim, row.sample)
-        if is_alone and evidence is not None and is_testable(row.claim, row.sample):
+        evidence = testable(row.claim, row.sample)
+        if is_alone and evidence is not None:
             p_values[row.claim.id] = evidence.p
     for curve in its_curves:
         if curve.evidence is not None and curve.is_testable:
