@@ -34,9 +34,7 @@ def add(parser: argparse.ArgumentParser) -> None:
         "or nothing is in common; 3 some records lack a metric that others have, have no numbers, or cannot be read."
     )
     parser.add_argument("a", type=Path, metavar="A", help="a results folder")
-    parser.add_argument(
-        "b", type=Path, nargs="?", default=RESULTS, metavar="B", help="another one (default: the shipped records)"
-    )
+    parser.add_argument("b", type=Path, nargs="?", metavar="B", help="another one (default: the shipped records)")
     parser.add_argument(
         "--verify", action="store_true", help="check the records of A alone: numbers, rows, hashes, seeds; 1 if refused"
     )
@@ -73,6 +71,8 @@ def _verify(root: Path) -> int:
 
 def _compare(arguments: argparse.Namespace) -> int:
     if arguments.verify:
+        if arguments.b is not None:
+            raise ConfigError("B does not apply to --verify, which checks all records of A; leave it out")
         for name in ("json", "metric", "format", *PLACES):
             if getattr(arguments, name) not in (None, False, "text"):
                 raise ConfigError(f"--{name} does not apply to --verify, which checks all records of A; leave it out")
@@ -121,10 +121,11 @@ def _sides(arguments: argparse.Namespace) -> tuple[Side, Side]:
             raise ConfigError(f"--{name} {given} has {len(parts)} values; give one for both folders, or two: A's,B's")
         for side, part in zip(wanted, (parts[0], parts[-1]), strict=True):
             side[name] = part.strip() or None
-    for path in (arguments.a, arguments.b):
+    a, b = arguments.a, RESULTS if arguments.b is None else arguments.b
+    for path in (a, b):
         if not path.is_dir():
             raise ConfigError(f"{path} is not a folder; give a results folder")
-    return Side.read(Store(arguments.a), wanted[0], "A"), Side.read(Store(arguments.b), wanted[1], "B")
+    return Side.read(Store(a), wanted[0], "A"), Side.read(Store(b), wanted[1], "B")
 
 
 def add_entry(parser: argparse.ArgumentParser) -> None:

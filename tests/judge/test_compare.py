@@ -204,6 +204,7 @@ def test_unfinished_records_are_a_problem(tmp_path, capsys):
         (["a", "other"], "in common"),
         (["a", "a", "--metric", "mnist/nlll"], "no common metric"),
         (["a", "a", "--profile", "x,y,z"], "has 3 values"),
+        (["a", "other", "--verify"], "B does not apply to --verify"),
     ],
 )
 def test_nonsense_is_one_line(tmp_path, monkeypatch, capsys, arguments, message):
