@@ -50,11 +50,7 @@ class Sample:
 
 
 def gather(records: Sequence[Record], read: Callable[[Record], float | Gap]) -> Sample:
-    """Read one number from each record of a cell.
-
-    Args:
-        records: the cell's records, one a seed.
-        read: returns the number of a finished record, or why it has none.
+    """Read one number from each record of a cell; `read` gets the finished records.
 
     Raises:
         StoreError: two records have the same seed, which would count one run twice.

@@ -62,10 +62,7 @@ class JudgedNumber(NamedTuple):
 def judge_own(own: OwnNumber, results: Results, claims: Iterable[Claim]) -> JudgedNumber:
     """Judge a number and compare it with its alternatives; raises ConfigError if it cannot be judged.
 
-    Args:
-        own: the number.
-        results: the records of one profile, device and precision, of the approach's group.
-        claims: reported numbers, whose declared margins serve as the default.
+    `results` has the records of the approach's group; the margins of `claims` serve as the default.
     """
     records = _records(own, results)
     key = _key(own, sorted({name for record in records for name in record.metrics}))

@@ -76,9 +76,7 @@ class Trial:
 def trials(results: Results, claims: Iterable[Claim]) -> list[Trial]:
     """Return the trials of published recipes and of their alternatives; a trial without reports is left out.
 
-    Args:
-        results: the records.
-        claims: the claims of a report. Computed numbers and those of another run of a document are left out.
+    Claims that are computed, or of another run of a document, do not count.
     """
     found: list[Trial] = []
     for entry, mine, n_claims in _by_approach(results, claims):
@@ -90,10 +88,7 @@ def trials(results: Results, claims: Iterable[Claim]) -> list[Trial]:
 def planted_trials(results: Results, runs: Sequence[PlantedRun], claims: Iterable[Claim]) -> list[Trial]:
     """Return the trials of faults that were planted in the code, on numbers of the first epoch.
 
-    Args:
-        results: records of the first epoch by unchanged code.
-        runs: the same numbers by code with a fault.
-        claims: all claims; those on the first epoch count.
+    `results` has records of the first epoch by unchanged code, `runs` the same numbers by code with a fault.
     """
     found: list[Trial] = []
     for entry, mine, n_claims in _by_approach(results, (claim for claim in claims if claim.stage == "epoch:1")):

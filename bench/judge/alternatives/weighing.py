@@ -96,10 +96,7 @@ def against(claim: Claim, results: Results) -> Against:
 def weigh(claim: Claim, alternative: Alternative, pairs: Mapping[str, Sequence[Sample]]) -> Weighed:
     """Choose the protocol, and compare a number under an alternative and under the published recipe.
 
-    Args:
-        claim: the number, its approach and how it is printed.
-        alternative: another recipe.
-        pairs: protocol -> what it measured of the published recipe and of the alternative, in the claim's unit.
+    `pairs` has what each protocol measured of the published recipe and of the alternative, in the claim's unit.
     """
     for fewest in (ENOUGH, 2):
         for protocol, (ours, theirs) in pairs.items():
@@ -120,14 +117,9 @@ def _unknown(alternative: Alternative, protocol: str, ours: Sample, theirs: Samp
 
 
 def compare(claim: Claim, alternative: Alternative, protocol: str, ours: Sample, theirs: Sample) -> Weighed:
-    """Compare a number under its own recipe and under an alternative.
+    """Compare a number under its own recipe (`ours`) and under an alternative (`theirs`).
 
-    Args:
-        claim: the number.
-        alternative: the other recipe.
-        protocol: the protocol that measured both recipes.
-        ours: measured with the recipe that the number is said to come from, in the claim's unit.
-        theirs: measured with the alternative, in the claim's unit.
+    One protocol measured both, in the claim's unit.
     """
     published, other = _predicted(claim, ours), _predicted(claim, theirs)
     evidence = evidence_of(claim, ours)

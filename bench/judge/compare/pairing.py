@@ -43,15 +43,9 @@ class Side:
 
     @classmethod
     def read(cls, store: Store, wanted: Mapping[str, str | None], name: str) -> Side:
-        """Read a folder.
+        """Read folder `name`, "A" or "B"; raises ConfigError if it has no record, or records of several conditions.
 
-        Args:
-            store: the folder.
-            wanted: for "profile", "device" and "precision": the one to compare, None if the folder has only one.
-            name: "A" or "B".
-
-        Raises:
-            ConfigError: the folder has no such record, or records of several conditions.
+        `wanted` has the profile, device and precision to compare, or None for what the folder has.
         """
         records, problems = store.all_records()
         kept = [record for record in records if all(wanted[key] in (None, getattr(record, key)) for key in CONDITIONS)]

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from bench.core.canonical import plain
 from bench.core.errors import BenchError
 from bench.core.reasons import in_words
 from bench.core.records import Record
@@ -49,12 +50,8 @@ def plan_check(gate: Gate, cell: GatedCell, reference: Folder) -> GateCheck:
 
 def _changed(record: Record, values: Mapping[str, object]) -> str:
     old = record.recipe_values
-    names = [name for name in {**old, **values} if _plain(old.get(name)) != _plain(values.get(name))]
+    names = [name for name in {**old, **values} if plain(old.get(name)) != plain(values.get(name))]
     return "".join(f"; {name} was {old.get(name)}, is {values.get(name)}" for name in names)
-
-
-def _plain(value: object) -> object:
-    return list(value) if isinstance(value, tuple) else value
 
 
 def data_check(gate: Gate, reference: Folder, fresh: Folder) -> GateCheck:
@@ -64,21 +61,16 @@ def data_check(gate: Gate, reference: Folder, fresh: Folder) -> GateCheck:
     silent, n_fresh = [], 0
     for cell in gate.cells:
         old, new = finished(reference.cell(cell)), finished(fresh.cell(cell))
-        changed |= {
-            name for record in [*old, *new] for name, sha in _made_from(record).items() if today.get(name) != sha
-        }
-        wanted = {name for record in old for name in _made_from(record)} or today.keys()
-        silent += [title_of(cell, record) for record in new if not wanted <= _made_from(record).keys()]
+        for record in [*old, *new]:
+            changed |= {name for name, sha in record.provenance.data_sha256.items() if today.get(name) != sha}
+        wanted = {name for record in old for name in record.provenance.data_sha256} or today.keys()
+        silent += [title_of(cell, record) for record in new if not wanted <= record.provenance.data_sha256.keys()]
         n_fresh += len(new)
     if changed:
         return GateCheck("data", FAIL, f"not the files of the records: {', '.join(sorted(changed))}")
     if silent or not n_fresh:
         return GateCheck("data", MISSING, _without(silent, n_fresh, "the hashes of its data files"))
     return GateCheck("data", PASS, f"{n_fresh} fresh records, {len(today)} hashes")
-
-
-def _made_from(record: Record) -> Mapping[str, str]:
-    return record.provenance.data_sha256
 
 
 def _without(titles: Sequence[str], n: int, what: str) -> str:

@@ -15,13 +15,9 @@ from bench.judge.gate.shifts import divergences, judge_shifts
 
 
 def judge(gate: Gate, reference_root: Path, fresh_root: Path, today: datetime.date) -> GateReport:
-    """Compare the fresh records with the reference's and return the report. Both folders are only read.
+    """Compare the fresh records with the reference's; both folders are only read.
 
-    Args:
-        gate: what is compared.
-        reference_root: folder of the reference.
-        fresh_root: folder of the fresh run.
-        today: waivers that end before this day do not count.
+    Waivers that end before `today` do not count.
     """
     reference, fresh = Folder.read(reference_root, gate), Folder.read(fresh_root, gate)
     again = Folder.read(fresh_root / AGAIN, gate)

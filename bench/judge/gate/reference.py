@@ -90,12 +90,7 @@ class RecipeToDo:
 
 
 def in_cost_order(to_do: Iterable[Cell], costs: dict[str, CostEstimate]) -> list[RecipeToDo]:
-    """Group cells by approach and recipe; the cheapest group comes first, groups of unknown cost last.
-
-    Args:
-        to_do: cells without a final record.
-        costs: expected cost of a cell by its key.
-    """
+    """Group cells by approach and recipe: cheapest group first, unknown cost last; `costs` are by key of a cell."""
     groups: dict[tuple[str, str], list[Cell]] = {}
     for cell in to_do:
         groups.setdefault((cell.approach, cell.recipe), []).append(cell)

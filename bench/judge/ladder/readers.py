@@ -8,10 +8,8 @@
         by the median rule of chopra2018 with threshold T instead of .2
     pruned_used_accuracy@F
         of the network of posterior means, without the share F of the weights in use, lowest score first
-    draw_NAME (nll, ece, entropy, auroc, refusal_rate)
-        of one draw alone instead of the mean over draws: the mean over the first `SINGLE_DRAWS` draws
-    mean_network_NAME (nll, ece, entropy, auroc, refusal_rate)
-        of the network of posterior means
+    draw_NAME, mean_network_NAME (nll, ece, entropy, auroc, refusal_rate)
+        of a single draw (the mean of the first `SINGLE_DRAWS` such numbers), or of the network of posterior means
     weights/mean@I, weights/std@I
         posterior mean and standard deviation of weight I of the first parameter tensor, counted row by row
 
@@ -59,15 +57,9 @@ class Key(NamedTuple):
 def read_keys(
     posterior: Posterior, protocol: Common, keys: Sequence[str]
 ) -> tuple[dict[str, float | None], dict[str, Reason]]:
-    """Return the numbers of a posterior by key, and for each key without a number the reason.
+    """Return the numbers of a classifier's posterior by key, and for each key without a number the reason.
 
-    Args:
-        posterior: of a classifier.
-        protocol: gives data sets, rows and number of draws.
-        keys: as in the module's docstring.
-
-    Raises:
-        ConfigError: an unknown name.
+    `protocol` gives data sets, rows and number of draws. Raises ConfigError for an unknown name.
     """
     metrics: dict[str, float | None] = {}
     missing: dict[str, Reason] = {}

@@ -33,12 +33,7 @@ def cells_of(ladders: Iterable[Ladder], selection: Selection, results: Results |
     """Return the cells that the ladders compare, each once.
 
     A shorter fit is left out if its numbers can be read from a longer fit (`bench.judge.shorter`): one of these cells,
-    or one that has finished.
-
-    Args:
-        ladders: give approaches, recipes and protocols, by their rungs and questions.
-        selection: gives seeds, profile, device and precision.
-        results: the finished records.
+    or one that has finished in `results`. `selection` gives seeds, profile, device and precision.
     """
     wanted = dict.fromkeys(
         (place.approach, place.recipe, "common" if place.source == "reading" else place.source)

@@ -97,12 +97,7 @@ class Paired:
 
 
 def pair(before: Mapping[int, float], after: Mapping[int, float]) -> Paired | None:
-    """Return the numbers of the seeds that both sides have; None without a common seed.
-
-    Args:
-        before: number of each seed.
-        after: number of each seed after the change.
-    """
+    """Pair two mappings from seed to number, for the seeds that both have; None without a common seed."""
     seeds = tuple(sorted(before.keys() & after.keys()))
     if not seeds:
         return None

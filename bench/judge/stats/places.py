@@ -36,7 +36,7 @@ class Order(NamedTuple):
 
 
 def orders(numbers: Mapping[str, Mapping[int, float]], *, is_higher_better: bool) -> list[Order]:
-    """Return the pairs of methods that the seeds can tell apart; for the arguments see `places`."""
+    """Return the pairs of methods that the seeds can tell apart, from each method's numbers by seed."""
     pairs = {
         (one, other): paired
         for one, other in itertools.combinations(numbers, 2)
@@ -52,12 +52,7 @@ def orders(numbers: Mapping[str, Mapping[int, float]], *, is_higher_better: bool
 
 
 def places(numbers: Mapping[str, Mapping[int, float]], *, is_higher_better: bool) -> dict[str, Rank]:
-    """Return the places of each method.
-
-    Args:
-        numbers: of each method, a number by seed; pairs with fewer than two common seeds are not told apart.
-        is_higher_better: whether the method with the larger numbers is better.
-    """
+    """Return the places of each method, from its numbers by seed; telling two apart needs two common seeds."""
     found = orders(numbers, is_higher_better=is_higher_better)
     better, worse = Counter(one.worse for one in found), Counter(one.better for one in found)
     return {name: Rank(1 + better[name], len(numbers) - worse[name]) for name in numbers}

@@ -51,12 +51,10 @@ def error_p(distance: float, error: float, freedom: float) -> float:
 
 
 def resolution(error: float, freedom: float, level: float) -> float:
-    """Return the shift that a two-sided t test detects with probability `POWER`, by the noncentral t distribution.
+    """Return the shift that a two-sided t test at `level` detects with probability `POWER`, by the noncentral t.
 
-    Args:
-        error: standard error of the difference; for one more run, s sqrt(1 + 1/k).
-        freedom: degrees of freedom, finite.
-        level: of the test.
+    `error` is the standard error of the difference (for one more run, s sqrt(1 + 1/k)), `freedom` its finite degrees
+    of freedom.
     """
     if error == 0:
         return 0.0

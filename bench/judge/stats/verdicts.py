@@ -15,14 +15,7 @@ from bench.judge.claims import Claim, ClaimRow
 from bench.judge.stats.curves import Curve, curve_name, curves
 from bench.judge.stats.joint import DUPLICATES, joint_p
 from bench.judge.stats.prediction import holm
-from bench.judge.stats.rule import (
-    ALPHA,
-    Evidence,
-    Verdict,
-    conclude,
-    is_exact,
-    testable,
-)
+from bench.judge.stats.rule import ALPHA, Evidence, Verdict, conclude, is_exact, testable
 
 
 @dataclass(frozen=True)
