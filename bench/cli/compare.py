@@ -17,13 +17,11 @@ from bench.core.project import RESULTS
 from bench.core.store import Store
 from bench.core.text import counted
 from bench.judge.compare.differences import MAIN_METRICS, differences, lacking, row_test
-from bench.judge.compare.pairing import Side, differing_conditions, made, only_in, pair_records
+from bench.judge.compare.pairing import CONDITIONS, Side, differing_conditions, made, only_in, pair_records
 from bench.judge.compare.verified import task_of, verified
 from bench.show.screens import compare as render
 from bench.show.screens.compare import Comparison
 from bench.show.terminal import shown
-
-PLACES = ("profile", "device", "precision")
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -38,7 +36,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--verify", action="store_true", help="check the records of A alone: numbers, rows, hashes, seeds; 1 if refused"
     )
-    for name in PLACES:
+    for name in CONDITIONS:
         parser.add_argument(
             f"--{name}", metavar="NAME", help="which records, if a folder has several; X,Y if A and B differ"
         )
@@ -73,7 +71,7 @@ def _compare(arguments: argparse.Namespace) -> int:
     if arguments.verify:
         if arguments.b is not None:
             raise ConfigError("B does not apply to --verify, which checks all records of A; leave it out")
-        for name in ("json", "metric", "format", *PLACES):
+        for name in ("json", "metric", "format", *CONDITIONS):
             if getattr(arguments, name) not in (None, False, "text"):
                 raise ConfigError(f"--{name} does not apply to --verify, which checks all records of A; leave it out")
         return _verify(arguments.a)
@@ -114,7 +112,7 @@ def _comparison(arguments: argparse.Namespace) -> Comparison:
 def _sides(arguments: argparse.Namespace) -> tuple[Side, Side]:
     """Read both folders; an option with a comma gives A's value and B's."""
     wanted: list[dict[str, str | None]] = [{}, {}]
-    for name in PLACES:
+    for name in CONDITIONS:
         given: str | None = getattr(arguments, name)
         parts = (given or "").split(",")
         if len(parts) > 2:
