@@ -17,14 +17,11 @@ from bench.core.project import RESULTS
 from bench.core.store import Store
 from bench.core.text import counted
 from bench.judge.compare.differences import MAIN_METRICS, differences, lacking, row_test
-from bench.judge.compare.pairing import Side, made, only_in, pair_records
-from bench.judge.compare.pairing import differences as conditions
+from bench.judge.compare.pairing import CONDITIONS, Side, differing_conditions, made, only_in, pair_records
 from bench.judge.compare.verified import task_of, verified
 from bench.show.screens import compare as render
 from bench.show.screens.compare import Comparison
 from bench.show.terminal import shown
-
-PLACES = ("profile", "device", "precision")
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -35,13 +32,11 @@ def add(parser: argparse.ArgumentParser) -> None:
         "or nothing is in common; 3 some records lack a metric that others have, have no numbers, or cannot be read."
     )
     parser.add_argument("a", type=Path, metavar="A", help="a results folder")
-    parser.add_argument(
-        "b", type=Path, nargs="?", default=RESULTS, metavar="B", help="another one (default: the shipped records)"
-    )
+    parser.add_argument("b", type=Path, nargs="?", metavar="B", help="another one (default: the shipped records)")
     parser.add_argument(
         "--verify", action="store_true", help="check the records of A alone: numbers, rows, hashes, seeds; 1 if refused"
     )
-    for name in PLACES:
+    for name in CONDITIONS:
         parser.add_argument(
             f"--{name}", metavar="NAME", help="which records, if a folder has several; X,Y if A and B differ"
         )
@@ -74,7 +69,9 @@ def _verify(root: Path) -> int:
 
 def _compare(arguments: argparse.Namespace) -> int:
     if arguments.verify:
-        for name in ("json", "metric", "format", *PLACES):
+        if arguments.b is not None:
+            raise ConfigError("B does not apply to --verify, which checks all records of A; leave it out")
+        for name in ("json", "metric", "format", *CONDITIONS):
             if getattr(arguments, name) not in (None, False, "text"):
                 raise ConfigError(f"--{name} does not apply to --verify, which checks all records of A; leave it out")
         return _verify(arguments.a)
@@ -102,7 +99,7 @@ def _comparison(arguments: argparse.Namespace) -> Comparison:
     ]
     return Comparison(
         made=(made(a, "A"), made(b, "B")),
-        conditions=conditions(a, b, pairs),
+        conditions=differing_conditions(a, b, pairs),
         differences=found,
         lacking=lacks,
         rows=[row for row in rows if row is not None],
@@ -115,17 +112,18 @@ def _comparison(arguments: argparse.Namespace) -> Comparison:
 def _sides(arguments: argparse.Namespace) -> tuple[Side, Side]:
     """Read both folders; an option with a comma gives A's value and B's."""
     wanted: list[dict[str, str | None]] = [{}, {}]
-    for name in PLACES:
+    for name in CONDITIONS:
         given: str | None = getattr(arguments, name)
         parts = (given or "").split(",")
         if len(parts) > 2:
             raise ConfigError(f"--{name} {given} has {len(parts)} values; give one for both folders, or two: A's,B's")
         for side, part in zip(wanted, (parts[0], parts[-1]), strict=True):
             side[name] = part.strip() or None
-    for path in (arguments.a, arguments.b):
+    a, b = arguments.a, RESULTS if arguments.b is None else arguments.b
+    for path in (a, b):
         if not path.is_dir():
             raise ConfigError(f"{path} is not a folder; give a results folder")
-    return Side.read(Store(arguments.a), wanted[0], "A"), Side.read(Store(arguments.b), wanted[1], "B")
+    return Side.read(Store(a), wanted[0], "A"), Side.read(Store(b), wanted[1], "B")
 
 
 def add_entry(parser: argparse.ArgumentParser) -> None:

@@ -63,8 +63,7 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Raise ConfigError that says where help is."""
-        said = one_line(message, LONGEST).rstrip(".")
-        raise ConfigError(f"{said}{self._nearest(message)}; see `{self.prog} --help`")
+        raise ConfigError(f"{one_line(message, LONGEST)}{self._nearest(message)}; see `{self.prog} --help`")
 
     def _nearest(self, message: str) -> str:
         """Return a suggestion, if the message of argparse names an unknown option or choice."""

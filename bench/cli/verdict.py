@@ -13,7 +13,7 @@ from bench.cli import INCOMPLETE
 from bench.cli.options import add_place, check_records, say
 from bench.cli.table import material_of, warn
 from bench.core.errors import ConfigError, check_known
-from bench.judge.alternatives.own import PRINTED, Brought, judge_own
+from bench.judge.alternatives.own import PRINTED, OwnNumber, judge_own
 from bench.judge.alternatives.weighing import against
 from bench.judge.claims import Claim
 from bench.judge.results import Results
@@ -161,8 +161,8 @@ def _own(arguments: argparse.Namespace, material: Material) -> str:
         raise ConfigError(f"a number of your own needs {', '.join(missing)} too")
     if arguments.margin is not None and not 0 <= arguments.margin < float("inf"):
         raise ConfigError(f"--margin {arguments.margin} is not a difference; give a number from 0")
-    fields = [field.name for field in dataclasses.fields(Brought)]
-    brought = Brought(**{name: getattr(arguments, name) for name in fields})
+    fields = [field.name for field in dataclasses.fields(OwnNumber)]
+    own = OwnNumber(**{name: getattr(arguments, name) for name in fields})
     claims = [*material.claims, *claims_by_reading(paper_claims(load_papers()))]
-    judged = judge_own(brought, material.of_approach(brought.approach).results, claims)
+    judged = judge_own(own, material.of_approach(own.approach).results, claims)
     return json.dumps(own_json(judged), indent=1) if arguments.json else own_text(judged, screen().width)

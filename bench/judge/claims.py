@@ -1,4 +1,4 @@
-"""Claims: the numbers that the documents report, and what the records of the suite say of each.
+"""Claims: the numbers that the documents report, and what our records measured of each.
 
 A claim is a row of `results/reference/published.csv`. It is compared with the published recipe measured by
 the published protocol, at the same epoch, on the same split, in the claim's own unit.
@@ -23,6 +23,7 @@ from bench.core.project import REFERENCE
 from bench.core.records import Amount, Record
 from bench.core.text import counted
 from bench.core.toml import Text
+from bench.judge.results import Results
 from bench.judge.samples import Gap, Sample, gather, metric, value_of
 
 LONGEST_QUOTE = 200  # characters of a value that an error repeats
@@ -34,8 +35,8 @@ CLOSED_FORM = "closed form"
 FEWER_EPOCHS = "fewer epochs"  # code of the gap where a profile ends before the claim's stage
 NATS_PER_BIT = math.log(2)
 FLOAT32_EPSILON = 2.0**-23  # the documents compute in float32 and print `exact` numbers in full
-LARGEST_EXPONENT = 300  # of ten, in a number that floats and decimals both hold
-COUNT_TOLERANCE = 1e-3  # of one count: a count is stored as a fraction with finitely many digits
+LARGEST_EXPONENT = 300  # of ten, in a number that both floats and decimals can hold
+COUNT_TOLERANCE = 1e-3  # of one count: the file gives a count as a fraction with finitely many digits
 
 
 ClaimUnit = Literal[
@@ -55,7 +56,7 @@ PrecisionKind = Literal["rounded", "truncated", "count", "exact", "range"]
 
 
 class Claim(CsvRow, frozen=True, kw_only=True):
-    """One reported number: the columns of published.csv in its order."""
+    """One reported number; the fields are the columns of published.csv, in order."""
 
     id: Text
     source: Text  # document, or the run of a document
@@ -69,15 +70,15 @@ class Claim(CsvRow, frozen=True, kw_only=True):
     printed: str = msgspec.field(name="value")  # the number's text
     precision: Amount  # one unit of the last printed digit, one count, or half a range; 0 for full floats
     precision_kind: PrecisionKind
-    margin: Amount  # the difference that would matter, in the unit, declared with its reason; 0 where digits decide
+    margin: Amount  # the difference that would matter, in the unit; 0 where the digits decide
     margin_reason: Text
     n_runs: Annotated[int, msgspec.Meta(ge=1)]
     locator: str
     note: str
-    spread: Amount | None = None  # standard deviation (divisor n - 1) of the n_runs whose mean is the value; reported
+    spread: Amount | None = None  # reported standard deviation (divisor n - 1) of the n_runs whose mean is the value
 
     def __post_init__(self) -> None:
-        """Raise ValueError for a value that its column cannot have."""
+        """Raise ValueError if a column has a value that it cannot have."""
         if not re.fullmatch(r"final|epoch:[1-9]\d*|step:\d+", self.stage):
             raise ValueError(refused("stage", self.stage, "final, epoch:N or step:N"))
         if number(self.printed) is None:
@@ -97,7 +98,7 @@ class Claim(CsvRow, frozen=True, kw_only=True):
 
 @dataclass(frozen=True)
 class Interval:
-    """All numbers that a document would have printed as the reported one."""
+    """The numbers that a document would have printed as the reported one."""
 
     low: float
     high: float
@@ -110,7 +111,7 @@ class Interval:
 
 @dataclass(frozen=True)
 class ClaimRow:
-    """A claim and what was measured of it, in the claim's unit."""
+    """A claim and our measurements of it, in the claim's unit."""
 
     claim: Claim
     sample: Sample
@@ -120,7 +121,7 @@ class ClaimRow:
 
 
 def load_claims(path: Path = PUBLISHED) -> list[Claim]:
-    """Read and check the claims; raises ConfigError that names the row and the column of the first fault."""
+    """Read and check the claims; raises ConfigError, which names the row and the column of the first fault."""
     return read_csv(path, Claim, "claims", key="id")
 
 
@@ -144,9 +145,11 @@ def _pruned_percent(claim_id: str) -> int | None:
 def measured_key(claim: Claim) -> tuple[str, str]:
     """Return where a record of the published recipe and protocol holds the number: (stage, key).
 
-    The stage is "final" (the record's metrics), "epoch:N" (the entry of epoch N) or "closed form" (computed). A toy's
-    step is the first of an epoch. The level of a pruned network is part of the key. Raises ConfigError if a step
-    is not the first of an epoch.
+    The stage is "final" (the record's metrics), "epoch:N" (the entry of epoch N) or "closed form" (computed). For a
+    toy, a claim's step N is the first step of an epoch. The level of a pruned network is part of the key.
+
+    Raises:
+        ConfigError: a step is not the first of an epoch.
     """
     if claim.approach == WORKED_EXAMPLE:
         return CLOSED_FORM, claim.metric
@@ -171,12 +174,12 @@ def _epoch_stage(claim: Claim) -> str:
 
 
 def in_claim_unit(claim: Claim, value: float) -> float:
-    """Convert a stored number to the claim's unit: entropies are stored in nats, some documents report bits."""
+    """Convert a stored number to the claim's unit. Records store entropies in nats; some documents report bits."""
     return value / NATS_PER_BIT if claim.unit == "bits" else value
 
 
 def measure(claim: Claim, records: Sequence[Record]) -> Sample:
-    """Return what the records of one cell (one a seed) measured of a claim, in the claim's unit."""
+    """Return what the records of one cell, one for each seed, measured of a claim, in the claim's unit."""
     stage, key = measured_key(claim)
     if stage == CLOSED_FORM:
         return _closed_form(key)
@@ -184,26 +187,14 @@ def measure(claim: Claim, records: Sequence[Record]) -> Sample:
     return replace(sample, values=tuple(in_claim_unit(claim, value) for value in sample.values))
 
 
-def match(claims: Iterable[Claim], records: Iterable[Record]) -> list[ClaimRow]:
-    """Match every claim to the records of its approach, published recipe and published protocol; one row a claim.
-
-    Args:
-        claims: the reported numbers.
-        records: records of one profile, device and precision, any approaches.
-
-    Raises:
-        StoreError: two records are of the same cell and seed.
-    """
-    cells: dict[str, list[Record]] = {}
-    for record in records:
-        if (record.recipe, record.protocol) == ("published", "published"):
-            cells.setdefault(record.approach, []).append(record)
-    return [ClaimRow(claim, measure(claim, cells.get(claim.approach, []))) for claim in claims]
+def match(claims: Iterable[Claim], results: Results) -> list[ClaimRow]:
+    """Return a row for every claim, measured by the published recipe and the published protocol of its approach."""
+    return [ClaimRow(claim, measure(claim, results.cell(claim.approach, "published", "published"))) for claim in claims]
 
 
 def _closed_form(name: str) -> Sample:
     try:
-        # Only here, and by name, so that reading claims imports no implementation.
+        # Imported here and by name, so that reading claims imports no implementation.
         module = importlib.import_module("implementations.worked_example")
     except ImportError as error:
         return Sample(gap=Gap("n/a", f"the closed form cannot be computed: {error}"))
@@ -232,11 +223,11 @@ def _read(record: Record, stage: str, key: str) -> float | Gap:
 
 
 def print_interval(claim: Claim) -> Interval:
-    """Return the numbers that print as the claim does.
+    """Return the numbers that print as the claim does, by its kind of precision.
 
-    Rounded: half a unit of the last digit to both sides. Truncated, as Python's `%d` does: from the value to below
-    the next. Count: that count (to a thousandth of one). Range: the range. Exact: float32's resolution. The edges
-    are computed in decimals, so that a measured 0.90 is outside [0.89, 0.90).
+    Rounded: half a unit of the last digit to both sides. Truncated (as by Python's `%d`): from the value to below the
+    next one. Count: that count, to a thousandth of one. Range: the range. Exact: the value, to float32's resolution.
+    The edges are computed in decimals, so that a measured 0.90 is outside [0.89, 0.90).
     """
     value, unit = Decimal(claim.printed), Decimal(repr(claim.precision))
     if claim.precision_kind == "truncated":

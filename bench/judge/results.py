@@ -14,8 +14,8 @@ from bench.plan.freshness import is_stale, note
 from bench.plan.manifests import ApproachManifest
 
 NAME = re.compile(r"(?P<recipe>.+)__(?P<protocol>\w+?)__(?P<profile>\w+?)__seed(?P<seed>\d+)__(?P<key>\w+)\.json")
-"""Of a record's file, see `bench.core.store.Store.record_path`."""
-BETWEEN, CODE = " / ", " Code: "  # what stands between the values of a note on records, and before their commits
+"""The name of a record's file, as `bench.core.store.Store.record_path` makes it."""
+BETWEEN, CODE = " / ", " Code: "  # in a note on what made records: between several values, and before the commits
 SHOWN_VERSIONS = ("python", "torch", "numpy", "pyro-ppl", "mxnet")
 
 
@@ -29,8 +29,8 @@ def select(
     """Return the records made under exactly these conditions.
 
     A file that cannot be trusted (`problems`) counts as a record without numbers, so that no seed is dropped because
-    its file is damaged. The file's name does not give device and precision, so the record counts for all of them.
-    `Results` prefers a readable record of the same cell and seed.
+    its file is damaged. The file's name does not give device and precision, so it counts under any of them. `Results`
+    prefers a readable record of the same cell and seed, because this one has no date.
     """
     wanted = (profile, device, precision)
     chosen = [record for record in records if record.conditions == wanted]
@@ -39,7 +39,7 @@ def select(
 
 
 def _stand_in(problem: Problem, conditions: tuple[str, str, str]) -> Record | None:
-    """Return a record without numbers for a damaged file that is named as one of these conditions."""
+    """Return a record without numbers for a damaged file; None if its name is not that of a record of this profile."""
     named = NAME.fullmatch(problem.path.name)
     if named is None or named["profile"] != conditions[0]:
         return None
@@ -66,14 +66,14 @@ def _stand_in(problem: Problem, conditions: tuple[str, str, str]) -> Record | No
 
 
 class Results:
-    """The newest record of every cell and seed, and the approaches that the tables have rows for."""
+    """The newest record of every cell and seed, and the approaches that get rows in tables."""
 
     def __init__(
         self, records: Iterable[Record], manifests: Mapping[str, ApproachManifest], with_stale: bool = False
     ) -> None:
         """Index the records; raises ConfigError if they differ in profile, device or precision.
 
-        Records of other versions of a recipe, a protocol or the metrics are left out, unless `with_stale`.
+        Records made at other versions of a recipe, a protocol or the metrics are left out, unless `with_stale`.
         """
         newest: dict[tuple[str, str, str, int], Record] = {}
         self.n_superseded = self.n_stale = 0
@@ -109,7 +109,7 @@ class Results:
         return [name for name in self.approaches if name in self.manifests and self.manifests[name].task == "toy"]
 
     def classifiers(self) -> list[str]:
-        """Return the approaches that are no toys."""
+        """Return all other approaches."""
         return [name for name in self.approaches if name not in self.toys()]
 
     def has_corrected(self, approach: str) -> bool:
@@ -134,7 +134,7 @@ class Results:
         return described(self.conditions, seeds, "; mean +- standard deviation (number of seeds)" if spread else "")
 
     def origin(self) -> list[str]:
-        """Return notes on the machine, versions and code that made the records, and on records left out."""
+        """Return notes on the machine, the versions and the code that made the records, and on records left out."""
         notes = origin_of([record.provenance for record in self.records])
         if self.n_superseded:
             notes.append(f"Left out: {counted(self.n_superseded, 'older record')} of the same cell and seed.")
@@ -160,7 +160,7 @@ def described(conditions: tuple[str, str, str], seeds: Collection[int], spread: 
 
 
 def origin_of(made: Sequence[Provenance]) -> list[str]:
-    """Return notes on machine, versions and code; none without any."""
+    """Return a note on the machines, versions and code that made something; no note if `made` is empty."""
     if not made:
         return []
     cpu = _listed(entry.cpu for entry in made)
@@ -178,19 +178,19 @@ def origin_of(made: Sequence[Provenance]) -> list[str]:
 
 
 def without_commits(note: str) -> str:
-    """Return a note of `origin_of` with the number of commits in place of several commits."""
+    """Return a note of `origin_of` in which the number of commits replaces several commits."""
     made, _, commits = note.partition(CODE)
     number = len(commits.split(BETWEEN))
     return f"{made}{CODE}{number} commits (table provenance)." if number > 1 else note
 
 
 def made_at(record: Record) -> str:
-    """Return when a record was measured, or at least started: ISO 8601, '' where it is not known."""
+    """Return when a record was measured, or else when it was started: ISO 8601, '' if unknown."""
     return record.provenance.measured or record.provenance.started
 
 
 def code_of(made: Provenance) -> str | None:
-    """Return the commit that made a record, None where it is not known."""
+    """Return the commit that made a record, None if unknown."""
     return f"{made.commit[:10]}{' with changes' if made.dirty else ''}" if made.commit else None
 
 

@@ -1,4 +1,4 @@
-"""Samples: one number from each seed's record, or why it is not there."""
+"""Samples: one number from the record of each seed, or why there is none."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from bench.core.errors import StoreError
 from bench.core.reasons import in_words
 from bench.core.records import Record, StoredNumber
 
-NO_RECORD = "not run"  # code of the gap where no record is
-LAST_EPOCH = "last epoch/"  # begins the key of a number of the training trace
+NO_RECORD = "not run"  # code of the gap if there is no record
+LAST_EPOCH = "last epoch/"  # begins the key of a number of the last epoch, which stands in the training trace
 
 
 class Gap(NamedTuple):
-    """Why a number is not there: a word for the cell of a table and the whole reason for its notes."""
+    """Why there is no number: a short code for the cell of a table, and the whole reason for the table's notes."""
 
     code: str
     reason: str
@@ -27,11 +27,11 @@ class Gap(NamedTuple):
 
 @dataclass(frozen=True)
 class Sample:
-    """One quantity measured with several seeds; without values, or with some missing, the gap says why."""
+    """One quantity, measured with several seeds; the gap says why some or all seeds have no value."""
 
     values: tuple[float, ...] = ()
     gap: Gap | None = None
-    sources: tuple[str, ...] = field(default=(), compare=False)  # keys of the records that were asked
+    sources: tuple[str, ...] = field(default=(), compare=False)  # keys of all records that were read
 
     @property
     def n(self) -> int:
@@ -43,18 +43,14 @@ class Sample:
         """Return the mean over seeds, None without any."""
         return statistics.fmean(self.values) if self.values else None
 
-    @cached_property  # exact fractions, asked for by every form of a table
+    @cached_property  # slow: it computes with exact fractions
     def sd(self) -> float | None:
         """Return the standard deviation over seeds (divisor n - 1), None for fewer than two."""
         return statistics.stdev(self.values) if self.n > 1 else None
 
 
 def gather(records: Sequence[Record], read: Callable[[Record], float | Gap]) -> Sample:
-    """Read one number from each record of a cell.
-
-    Args:
-        records: the cell's records, one a seed.
-        read: gives a finished record's number, or why it has none.
+    """Read one number from each record of a cell; `read` gets the finished records.
 
     Raises:
         StoreError: two records have the same seed, which would count one run twice.
@@ -104,7 +100,7 @@ def metrics_of(records: Sequence[Record], key: str) -> Sample:
 
 
 def metric(record: Record, key: str) -> float | Gap:
-    """Return a metric of a finished record, or with `LAST_EPOCH` one of its last epoch; else why it is not there."""
+    """Return a metric of a finished record (with `LAST_EPOCH`, of its last epoch), or why there is none."""
     if not key.startswith(LAST_EPOCH):
         return value_of(record.metrics, key, record)
     if not record.epochs:
@@ -113,7 +109,7 @@ def metric(record: Record, key: str) -> float | Gap:
 
 
 def value_of(numbers: Mapping[str, StoredNumber], key: str, record: Record) -> float | Gap:
-    """Return one of the numbers of a record, or why it is not there."""
+    """Return one of the numbers of a record, or why there is none."""
     value = numbers.get(key)
     if value is not None and math.isfinite(value):
         return float(value)

@@ -1,7 +1,7 @@
-"""Shorter fits of Blundell et al. 2015, read from the records of longer ones.
+"""Reads the numbers of shorter fits of Blundell et al. 2015 from the records of longer fits.
 
 The number of epochs ends the loop of these fits and changes nothing else (`implementations/_seeds.py`). So a fit of 150
-epochs is the first 150 of a fit of 600 with the same seed, and the record of the longer one has the errors of each.
+epochs equals the first 150 epochs of a fit of 600 with the same seed, whose record has the errors after each epoch.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from bench.plan.registry import manifests
 
 
 def records_of(results: Results, approach: str, recipe: str, protocol: str) -> list[Record]:
-    """Return the records of a cell; seeds that it lacks come from longer fits, if these have finished."""
+    """Return the records of a cell. For seeds without a record, finished longer fits give one."""
     found = results.cell(approach, recipe, protocol)
     seeds = {record.seed for record in found}
     return [*found, *(one for one in from_longer(results, approach, recipe, protocol) if one.seed not in seeds)]
 
 
 def from_longer(results: Results, approach: str, recipe: str, protocol: str) -> Iterator[Record]:
-    """Yield for each finished longer fit what the record of this recipe would have: the errors of the last epoch."""
+    """Yield for each finished longer fit the record that a fit of this recipe would have, without draws and times."""
     longer, epochs = longer_recipe(approach, recipe, protocol)
     for record in results.cell(approach, longer, protocol) if longer else ():
         length = min(epochs, profile(record.profile).epochs or epochs)
@@ -36,7 +36,7 @@ def from_longer(results: Results, approach: str, recipe: str, protocol: str) -> 
 
 
 def longer_recipe(approach: str, recipe: str, protocol: str) -> tuple[str, int]:
-    """Return the recipe without its changes of the number of epochs, and this number; ("", 0) without such a change."""
+    """Return the recipe without its changes of the number of epochs, and that number; ("", 0) without such a change."""
     entry = manifests().get(approach)
     if entry is None or entry.group != "paper" or protocol != "published":
         return "", 0

@@ -134,7 +134,7 @@ class Material:
     @cached_property
     def rows(self) -> list[ClaimRow]:
         """Every reported number, each with the values that our seeds measured."""
-        return match(self.claims, self.results.records)
+        return match(self.claims, self.results)
 
     @cached_property
     def judgement(self) -> Judgement:

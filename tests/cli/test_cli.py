@@ -95,6 +95,7 @@ def lines(capsys):
         (["rnu"], "did you mean 'run'"),
         ([], "no command given"),
         (["--colour"], "unrecognized arguments: --colour"),
+        (["compare", "results", "--verify", "."], r"unrecognized arguments: \.; see"),
         (["audit", "recrods"], "did you mean 'records'"),
         (["audit", "mlp", "data"], "'mlp' is not a part"),
         (["audit", "mlp", "--rule", "kl-sign"], "leave them out"),

@@ -17,7 +17,7 @@ CLAIMS = load_claims()
 COLUMNS = columns(Claim)[:-1]  # those that must be there
 BY_ID = {claim.id: claim for claim in CLAIMS}
 FINAL = BY_ID["rabanser2017.mxnet_bbb.epoch10.test_accuracy"]  # 0.9775, exact, margin .005, 10,000 images
-# The squares of (-2, -1, 0, 1, 2) sqrt(.4) add up to 4: mean 0, standard deviation 1.
+# Mean 0 and standard deviation 1: the squares of (-2, -1, 0, 1, 2) sqrt(.4) add up to 4.
 Z = [z * math.sqrt(0.4) for z in (-2, -1, 0, 1, 2)]
 FIVE = tuple(0.977 + 0.001 * z for z in Z)
 GOOD = {
@@ -42,7 +42,7 @@ GOOD = {
 
 
 def results(*parts: Sequence[Record]) -> Results:
-    """Return all these records as results of today's approaches."""
+    """Return the results of all these records."""
     return Results([one for part in parts for one in part], manifests())
 
 

@@ -1,4 +1,4 @@
-"""What tests of the gate share."""
+"""Fixtures of the gate's tests."""
 
 import functools
 
@@ -11,7 +11,7 @@ from bench.judge.gate import closed_forms, exact
 
 @pytest.fixture(scope="module")
 def loaded_once():
-    """Let the gate load and hash a split once for all tests of a file: that takes longer than all that it judges."""
+    """Let the gate load and hash each split once for all tests of a file, because that takes most of their time."""
     load, hashes = functools.cache(load_split), {}
 
     def hashed(split):

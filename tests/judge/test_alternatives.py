@@ -1,4 +1,4 @@
-"""Against what: which alternatives a claim has, by which protocol they are measured, and what may be said of them."""
+"""The alternatives to a claim's recipe: which there are, by which protocol they are measured, and what is said."""
 
 import math
 
@@ -32,7 +32,7 @@ def five(mean, sd=0.006):
 
 
 def weighed(published=(), corrected=(), common=(), common_corrected=(), claim=FORCED):
-    """Weigh made-up seeds: of the two recipes, by the published and by the common protocol."""
+    """Weigh a claim on made-up seeds of the two recipes, by the published and by the common protocol."""
     given = {
         ("published", PUBLISHED): published,
         ("corrected", PUBLISHED): corrected,
@@ -104,7 +104,7 @@ def test_beyond_ten_standard_deviations_there_is_no_number():
     one = weighed(five(0.895), five(0.962, 0.0017))
     assert (one.finding, ratio_text(one)) == (FAR_OUTSIDE, "far outside")
     assert one.is_overwhelming
-    # a report that is not one of ours either speaks for nobody: .89 lies 10 s below .95
+    # a report that is far from both recipes does not speak for either: .89 lies 10 s below .95
     neither = weighed(five(0.95), five(0.9999, 0.0001))
     assert neither.ratio > 1000
     assert not neither.is_overwhelming

@@ -1,4 +1,4 @@
-"""Two folders side by side: pairs, ties, intervals over seeds and rows, and what is not the same."""
+"""Compares two folders: pairs, equal numbers, intervals over seeds and rows, and what differs besides numbers."""
 
 import json
 import math
@@ -17,11 +17,16 @@ from tests.synthetic import record
 
 
 def folder(root, values, recipe="published", scores=None, **changes):
-    """Write a record a seed whose mnist/nll is a value, and whose mnist/accuracy is the same for all."""
+    """Write a record for each seed, with its value as mnist/nll and the same mnist/accuracy."""
+    by_seed = {seed: {"mnist/nll": value, "mnist/accuracy": 0.9} for seed, value in values.items()}
+    return metrics_folder(root, by_seed, recipe=recipe, scores=scores, **changes)
+
+
+def metrics_folder(root, by_seed, missing=None, recipe="published", scores=None, **changes):
+    """Write a record for each seed, with these metrics."""
     store = Store(root)
-    for seed, value in values.items():
-        metrics = {"mnist/nll": value, "mnist/accuracy": 0.9}
-        made = record("mlp", recipe, "common", seed=seed, metrics=metrics, **changes)
+    for seed, metrics in by_seed.items():
+        made = record("mlp", recipe, "common", seed=seed, metrics=metrics, missing=missing or {}, **changes)
         store.write(made, scores)
     return store
 
@@ -52,7 +57,7 @@ def test_a_worked_example(tmp_path, capsys):
 
 
 def test_two_seeds_that_differ_by_the_same_have_no_spread_to_judge_by(tmp_path, capsys):
-    """Of shares of few images this is often chance; t would be infinite and p zero."""
+    """For shares of few images this is often chance, but t would be infinite and p zero."""
     folder(tmp_path / "a", {0: 0.99, 1: 1.0})
     folder(tmp_path / "b", {0: 0.97, 1: 0.98})
     row = by_metric(compared(capsys, tmp_path)[1])["mnist/nll"]
@@ -105,14 +110,6 @@ def test_a_folder_of_several_conditions_needs_a_choice(tmp_path, capsys):
     assert "full, cpu, bf16; full, cpu, float32; choose with" in capsys.readouterr().err
     _, found = compared(capsys, tmp_path, "--precision", "float32,bf16")
     assert by_metric(found)["mnist/nll"]["difference"] == pytest.approx(0.2)
-
-
-def metrics_folder(root, by_seed, missing=None, **changes):
-    """Write a record a seed with these metrics."""
-    store = Store(root)
-    for seed, metrics in by_seed.items():
-        made = record("mlp", "published", "common", seed=seed, metrics=metrics, missing=missing or {}, **changes)
-        store.write(made)
 
 
 BOTH = {"mnist/nll": 0.5, "mnist/accuracy": 0.9}
@@ -203,10 +200,11 @@ def test_unfinished_records_are_a_problem(tmp_path, capsys):
     ("arguments", "message"),
     [
         (["a", "nowhere"], "not a folder"),
-        (["a", "empty"], "none that fits"),
+        (["a", "empty"], "folder B has no record to compare; empty has 0 records"),
         (["a", "other"], "in common"),
         (["a", "a", "--metric", "mnist/nlll"], "no common metric"),
         (["a", "a", "--profile", "x,y,z"], "has 3 values"),
+        (["a", "other", "--verify"], "B does not apply to --verify"),
     ],
 )
 def test_nonsense_is_one_line(tmp_path, monkeypatch, capsys, arguments, message):
@@ -264,7 +262,7 @@ def test_other_rows_are_not_compared():
 
 
 def test_rows_of_clothes_are_compared_where_clothes_are_learnt():
-    """There the digits are foreign: they have no labels."""
+    """There the digits are out of distribution, so they have no labels."""
     label, none = np.zeros(5, dtype=np.int8), np.full(5, -1, dtype=np.int8)
     sides = [
         {

@@ -1,4 +1,4 @@
-"""Welch's tests: a closed form, scipy's, and the verdict that rests on them; Holm's procedure."""
+"""Welch's tests, compared with a closed form and with SciPy; verdicts that use them; Holm's procedure."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""The gate's file: the committed one, and every way in which one can be wrong."""
+"""The gate's file: the committed one, and files with mistakes."""
 
 import datetime
 import re

@@ -1,4 +1,4 @@
-"""Seeds that diverge: which ones a waiver excuses."""
+"""Which diverged seeds a waiver excuses."""
 
 import json
 

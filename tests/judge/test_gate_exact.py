@@ -1,4 +1,4 @@
-"""The exact checks of the gate, on records with made-up numbers: what is planted, and what the gate says of it."""
+"""The exact checks of the gate, on made-up records: each planted fault fails its own check and no other."""
 
 import json
 import xml.etree.ElementTree as ET
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.usefixtures("loaded_once")
 
 CORRECTED = "mlp/corrected/common"
 ZEROS = {"fraction": 1, "network": "mean", "accuracy": 0.5, "nll": 2.302585}
-UNSEEN = {"rows measured": "missing", "network of zeros": "missing"}  # both look at the labels
+WITHOUT_LABELS = {"rows measured": "missing", "network of zeros": "missing"}  # both checks need the labels
 
 
 def changes(where, pattern, **fields):
@@ -76,7 +76,7 @@ def records_lack_their_scores(given):
         file.unlink()
 
 
-def no_record_vouches_for_scores(given):
+def a_record_has_no_hash_of_its_scores(given):
     (file,) = given.fresh.records.glob("mlp/corrected__*seed1001__*.json")
     given.fresh.write(changed(read_record(file), scores_sha256=None))
 
@@ -129,11 +129,11 @@ NOT_PRUNED = changes("fresh", "mlp/corrected__*seed1000__*", arrays={"pruning": 
         (
             records_lack_their_scores,
             INCOMPLETE,
-            UNSEEN,
+            WITHOUT_LABELS,
             f"5 of 6 fresh records without its per-row scores, first {PUBLISHED}, seed 1000",
         ),
-        (no_record_vouches_for_scores, INCOMPLETE, UNSEEN, ""),
-        (scores_have_no_rows, INCOMPLETE, UNSEEN, ""),
+        (a_record_has_no_hash_of_its_scores, INCOMPLETE, WITHOUT_LABELS, ""),
+        (scores_have_no_rows, INCOMPLETE, WITHOUT_LABELS, ""),
         (names_data(), INCOMPLETE, {"data": "missing"}, f"first {TOY_CELL}, seed 1001"),
         (names_data("mnist/train-images"), INCOMPLETE, {"data": "missing"}, f"first {TOY_CELL}, seed 1001"),
     ],

@@ -21,9 +21,9 @@ from benchmarks.power import effects_of, planted
 from tests.gate_folders import split_sha
 from tests.run.watching import Recorder
 
-# The KL makes most of linear_bbb's loss, some 360 nats here, and a few seeds in a hundred start 40 worse than the rest:
-# hence a margin. Adam at twice the rate moves a network twice as far, and the network without dropout is where dropout
-# left on shows: what is large, only the seeds' spread says there.
+# The KL makes most of linear_bbb's loss, some 360 nats here. A few seeds in a hundred start 40 nats worse than the
+# rest, so this cell has a margin. The other two cells have none, because the spread of their seeds alone shows the
+# faults: Adam at twice the rate moves mlp twice as far, and dropout left on shows in the network without dropout.
 TEXT = """
 schema = 1
 profile = "smoke"
@@ -77,7 +77,7 @@ SHORT = Profile("smoke", epochs=1, steps_per_epoch=60, rows=128, draws=4, common
 
 @pytest.fixture(scope="module")
 def real(tmp_path_factory):
-    """Return a gate and the folder of its reference: eight real seeds of every cell, of small networks."""
+    """Yield a gate and the folder of its reference: eight real seeds of small networks for every cell."""
     root = tmp_path_factory.mktemp("gate")
     (root / "gate.toml").write_text(TEXT.format(train60k=split_sha("train60k"), test10k=split_sha("test10k")))
     with pytest.MonkeyPatch.context() as patch:
@@ -118,7 +118,7 @@ def test_an_unchanged_rerun_passes(real, tmp_path):
     assert len(repeated_cells(report.gate)) == 1
 
 
-@pytest.mark.usefixtures("loaded_once")  # by the gate; the fits, and an unchanged rerun's gate, load all by themselves
+@pytest.mark.usefixtures("loaded_once")  # for the gate only: fits load their data themselves
 @pytest.mark.parametrize("name", CAUGHT)
 def test_a_planted_fault_is_caught(real, tmp_path, name):
     approach, expected = CAUGHT[name]
@@ -126,7 +126,7 @@ def test_a_planted_fault_is_caught(real, tmp_path, name):
     assert not report.passed
     failed = [check for check, state in states.items() if state == FAIL]
     assert any(check.startswith(expected) for check in failed), failed
-    # the plan still says the same: what is caught is what the code did, not what was asked for
+    # the plan has not changed: the gate catches what the code did, not what it was asked to do
     assert all(state == PASS for check, state in states.items() if check.startswith("plan "))
 
 

@@ -1,4 +1,4 @@
-"""The gate's statistics: worked numbers, closed forms, false alarms and power by simulation."""
+"""The statistics of the gate: worked numbers, closed forms, and simulated false alarms and power."""
 
 import math
 
@@ -44,7 +44,7 @@ def test_power_without_a_margin_is_that_of_the_noncentral_t(shift, alpha, k, m):
     # (difference / standard error) is a noncentral t with k - 1 degrees of freedom
     away = shift / math.sqrt(1 / m + 1 / k)
     critical = stats.t.isf(alpha / 2, k - 1)
-    other_side = np.nan_to_num(stats.nct.cdf(-critical, k - 1, away))  # SciPy has no number where it is nothing
+    other_side = np.nan_to_num(stats.nct.cdf(-critical, k - 1, away))  # SciPy gives NaN where it is 0
     expected = stats.nct.sf(critical, k - 1, away) + other_side
     assert Design(1.0, k, m, 0.0).alarm_rate(shift, alpha) == pytest.approx(expected, abs=2e-3)
 
@@ -64,7 +64,7 @@ def test_power_with_a_margin_by_simulation():
 @given(sd=st.floats(1e-3, 10), margin=st.floats(0, 10), **sizes)
 def test_the_smallest_shift_is_seen_as_often_as_said(sd, margin, k, m):
     design = Design(sd, k, m, margin)
-    shift = design.smallest_shift(0.01, power=0.8)
+    shift = design.smallest_shift(0.01)
     assert design.alarm_rate(shift, 0.01) == pytest.approx(0.8, abs=0.01)
     assert shift > margin
 

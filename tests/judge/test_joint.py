@@ -1,4 +1,4 @@
-"""The joint p-value on real records, beside one that was computed independently."""
+"""The joint p-value on real records, compared with an independent computation."""
 
 import json
 from pathlib import Path
@@ -38,7 +38,7 @@ def test_an_independent_computation_agrees(document, independent):
 
 
 def test_what_counts_as_a_duplicate_matters():
-    """Here p lies between .10 and .54, by which of these claims count once."""
+    """The joint p lies between .10 and .54, depending on which of these claims count."""
     prose = [name for name in DUPLICATES if ".prose." in name]
     found = []
     for left_out in ("correct", "incorrect", "undecided"):

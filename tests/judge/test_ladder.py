@@ -1,4 +1,4 @@
-"""Ladders: the file's schema against the manifests, effects paired by seed, the generated answer, the command."""
+"""Ladders: the file is checked against the manifests; effects paired by seed; the command."""
 
 import csv
 import dataclasses
@@ -67,7 +67,7 @@ def test_corrections_alone_and_one_after_the_other():
         "attached-mu": ("published", "published+attached-mu"),
         "prior-variance": ("published", "published+prior-variance"),
     }
-    # both corrections together are the corrected recipe, which is not trained twice
+    # both corrections together are the corrected recipe, so only that is trained
     assert [ends(rung) for rung in chain.values()] == [
         ("published", "published+attached-mu"),
         ("published+attached-mu", "corrected"),
@@ -233,7 +233,7 @@ def test_csv_has_the_unrounded_numbers_of_every_rung():
 
 
 def test_rungs_of_the_paper_are_read_from_longer_fits():
-    """Test error falls from 2 to 1 % after epoch 150; the prior is another rung of whole fits."""
+    """Test error falls from 2 to 1 % after epoch 150. The rung of the prior compares whole fits."""
     key = "mnist/test10k/error"
     epochs = [{"epoch": epoch, key: 0.02 if epoch <= 150 else 0.01} for epoch in range(1, 201)]
     made = [

@@ -15,7 +15,7 @@ RESULTS = Results([], manifests())
 
 
 def noise(approach, recipe, bits, mean_bits=None):
-    """Return records with these entropies on noise, in bits, by seed: the document's, and of the mean probabilities."""
+    """Return a record for each seed, with two entropies on noise in bits: the document's, and of mean probabilities."""
     made = cell(approach, recipe, {seed: value * BITS for seed, value in enumerate(bits)}, NOISE)
     for one, value in zip(made, mean_bits or bits, strict=True):
         one.metrics["noise_gaussian/predictive_entropy"] = value * BITS
@@ -74,7 +74,7 @@ def test_the_largest_step_is_compared_with_the_next_seed_by_seed():
 
 
 def test_the_largest_step_is_ahead_only_over_the_seeds_in_common():
-    # sigmoid-512 adds .9 on average, .25 over the three seeds that the widths have too, which add .5 there
+    # sigmoid-512 adds .9 on average over five seeds, but .25 over the three seeds of the widths, which add .5
     published = noise("mlp", "published", (0.0,) * 5)
     near = noise("mlp", "published+sigmoid-512", (0.25, 0.25, 0.25, 1.75, 2.0))
     later = [
@@ -94,7 +94,7 @@ def test_the_largest_step_is_ahead_only_over_the_seeds_in_common():
 
 
 def test_levels_are_of_the_seeds_that_every_fit_has():
-    # the number's own fit has two seeds more, far away
+    # the fit of the last step has two more seeds, far away
     *before, last = all_steps()
     more = noise("linear_bbb", "published", (2.0, 2.25, 2.5, 3.25, 3.25))
     for walk, other in zip(found(*before, more).walks, found(*before, last).walks, strict=True):

@@ -1,4 +1,4 @@
-"""From a claim to the measured number: means over seeds, and the reason where there is none or a seed has none."""
+"""From a claim to the measured number: means over seeds, and the reason why seeds have no number."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from bench.core.errors import StoreError
 from bench.core.records import Record
 from bench.judge.claims import match, measure
 from bench.judge.samples import Gap, Sample, gather
-from tests.judge.claims import BY_ID, CLAIMS, made
+from tests.judge.claims import BY_ID, CLAIMS, made, results
 from tests.synthetic import record
 
 
 def test_every_claim_gets_a_row_in_its_order_with_a_number_or_a_reason():
     for records in ([], [record("mlp"), record("mxnet_bbb", outcome="failed", reason="no memory")]):
-        rows = match(CLAIMS, records)
+        rows = match(CLAIMS, results(records))
         assert [row.claim.id for row in rows] == list(BY_ID)
         for row in rows:
             assert row.sample.n or row.sample.gap.reason
@@ -25,7 +25,7 @@ def test_every_claim_gets_a_row_in_its_order_with_a_number_or_a_reason():
 def test_mean_and_spread_over_seeds():
     key = "mnist/test10k/accuracy"
     records = [record("mlp", seed=seed, metrics={key: value}) for seed, value in ((4, 0.97506), (0, 0.971))]
-    (row,) = match([made()], records)
+    (row,) = match([made()], results(records))
     assert row.sample.values == (0.971, 0.97506)  # in the order of the seeds
     # Mean (0.971 + 0.97506) / 2 = 0.97303; sd sqrt((0.00203^2 + 0.00203^2) / 1) = 0.0028709.
     assert row.sample.mean == pytest.approx(0.97303)
@@ -39,7 +39,7 @@ def test_only_the_published_recipe_and_protocol_count():
         record("mlp", "published", "common", metrics={key: 0.5}),
         record("linear_bbb", metrics={key: 0.5}),
     ]
-    (row,) = match([made()], others)
+    (row,) = match([made()], results(others))
     assert row.sample == Sample(gap=Gap("not run", "no record of this cell; python -m bench run makes it"))
 
 
@@ -84,13 +84,13 @@ def test_a_number_of_an_epoch_comes_from_that_epoch():
     ],
 )
 def test_reasons(stage, changes, code, reason):
-    (row,) = match([made(stage=stage)], [record("mlp", **changes)])
-    assert row.sample.gap == Gap(code, reason, is_fault=code in ("diverged", "not finite"))
+    sample = measure(made(stage=stage), [record("mlp", **changes)])
+    assert sample.gap == Gap(code, reason, is_fault=code in ("diverged", "not finite"))
 
 
 def test_one_seed_is_not_counted_twice():
     with pytest.raises(StoreError, match="two records of mlp published x published, seed 3; keep one of a and b"):
-        match([made()], [record("mlp", seed=3, key="a"), record("mlp", seed=3, key="b")])
+        measure(made(), [record("mlp", seed=3, key="a"), record("mlp", seed=3, key="b")])
 
 
 def test_without_the_worked_example_its_claims_say_so(monkeypatch):

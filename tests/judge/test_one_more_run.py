@@ -1,4 +1,4 @@
-"""Distributions of one more run: densities and tails against SciPy's t, and what two of them share."""
+"""Distributions of one more run: densities and tails compared with SciPy's t, and the overlap of two distributions."""
 
 import math
 
@@ -62,8 +62,8 @@ def test_what_two_distributions_share_is_the_integral_of_the_smaller_density():
 def test_identical_distributions_share_everything_and_distant_ones_nothing(mean, sd, n):
     one = Predictive(mean, sd, n)
     assert overlap(one, one) == pytest.approx(1)
-    # t with one degree of freedom, the widest, has 1 / (pi t) beyond t: next to nothing. Distributions that cross are
-    # cut into parts of .001, and at most one part errs here.
+    # The widest t has one degree of freedom, and probability 1 / (pi t) beyond t: almost nothing here. Only the part in
+    # which the densities cross has an error, of at most .001.
     assert overlap(one, Predictive(mean + 1e6 * sd, sd, n)) < 0.001 + 1e-5
 
 
@@ -72,10 +72,10 @@ def of_runs(runs):
 
 
 def test_the_best_of_eight_identical_alternatives_reaches_a_ratio_of_ten_by_chance():
-    # Eight alternatives that do nothing, five seeds each, and a report from the same distribution. The largest of the
-    # eight ratios reaches ten in about 9 % of the reports (standard error of 3,000 reports: .5 %). So one large ratio
-    # among many alternatives is no sign that a claim tells them apart: the distributions decide that, without the
-    # report. A ratio above 1,000 comes about once in 1,000 reports (standard error .06 %).
+    # Eight alternatives equal the published recipe, with five seeds each; the report has the same distribution. The
+    # largest of the eight ratios reaches ten in about 9 % of the reports (standard error of 3,000 reports: .5 %). So
+    # one large ratio among many alternatives does not show that a claim can tell them apart. A ratio above 1,000 comes
+    # about once in 1,000 reports (standard error .06 %).
     source = np.random.default_rng(5)
     largest = []
     for _ in range(3_000):
@@ -87,8 +87,8 @@ def test_the_best_of_eight_identical_alternatives_reaches_a_ratio_of_ten_by_chan
 
 
 def test_five_seeds_of_two_identical_recipes_mostly_share_more_than_half():
-    # In 9 of 100 cases the five seeds of either happen to lie apart (standard error of 1,000 cases: .9 %): then a
-    # number that tests nothing is not called so. The error is on the side of saying less.
+    # In 9 of 100 cases the two groups of five seeds lie apart by chance (standard error of 1,000 cases: .9 %). Then the
+    # rule does not say that a number tests nothing, although it does.
     pairs = np.random.default_rng(6).normal(size=(1_000, 2, 5))
     apart = np.mean([overlap(of_runs(one), of_runs(other)) <= 0.5 for one, other in pairs])
     assert abs(apart - 0.09) < 3 * 0.009

@@ -1,4 +1,4 @@
-"""Anyone's number: which metric and margin are meant, what the verdict says, and bad input."""
+"""A user's number: its metric, margin and verdict, and bad input."""
 
 import json
 import math
@@ -9,7 +9,7 @@ from bench.cli import USAGE
 from bench.cli.main import main
 from bench.core.errors import ConfigError
 from bench.core.store import Store
-from bench.judge.alternatives.own import Brought, judge_own
+from bench.judge.alternatives.own import OwnNumber, judge_own
 from bench.judge.alternatives.weighing import FAR_OUTSIDE, NOT_MEASURED
 from bench.judge.claims import print_interval
 from bench.judge.stats.papers import claims_by_reading, load_papers, paper_claims
@@ -34,7 +34,7 @@ RESULTS = results(mlp("published", 0.98), mlp("corrected", 0.99))
 
 
 def judged(metric="accuracy", reported=".980", **changes):
-    return judge_own(Brought("mlp", metric, reported, **changes), RESULTS, CLAIMS)
+    return judge_own(OwnNumber("mlp", metric, reported, **changes), RESULTS, CLAIMS)
 
 
 def test_a_number_like_ours_agrees_and_lies_far_outside_the_alternative():
@@ -51,7 +51,7 @@ def test_a_number_like_ours_agrees_and_lies_far_outside_the_alternative():
 
 def test_equal_seeds_give_no_p():
     made = results([record("mlp", "published", seed=seed, metrics={ACCURACY: 0.98}) for seed in range(5)])
-    found = judge_own(Brought("mlp", "accuracy", ".985"), made, CLAIMS)
+    found = judge_own(OwnNumber("mlp", "accuracy", ".985"), made, CLAIMS)
     assert [own_json(found)[name] for name in ("p", "interval", "resolution")] == [None] * 3
     text = own_text(found, 80)
     assert "too few seeds: 5 seeds, all equal" in text
@@ -120,9 +120,9 @@ def test_bad_input_is_one_line(changes, message):
     ],
 )
 def test_the_images_of_a_share_are_known(key, protocol, split):
-    """Near 0 and 1 a share of few images is judged on the logit scale, so that .09 of 100 images may be one of ours."""
+    """Near 0 and 1, a share of few images is judged on the logit scale, which needs their number."""
     records = [record("mlp", protocol=protocol, seed=seed, metrics={key: 0.02 + 0.01 * z}) for seed, z in enumerate(Z)]
-    told = judge_own(Brought("mlp", key, "0.09", protocol=protocol, margin=0.02), results(records), CLAIMS)
+    told = judge_own(OwnNumber("mlp", key, "0.09", protocol=protocol, margin=0.02), results(records), CLAIMS)
     assert told.verdict.claim.split == split
     assert (scale_of(told.verdict.claim).name == "logit") == (split in ("100 images", "1000 images"))
 
@@ -135,8 +135,8 @@ def test_a_metric_of_several_places_must_be_given_whole():
     ]
     found = results(records)
     with pytest.raises(ConfigError, match="measured in several places; give one of noise_uniform/100 images"):
-        judge_own(Brought("pyro_random_module", "refusal_rate", "0.5"), found, CLAIMS)
-    assert judge_own(Brought("pyro_random_module", places[0], "0.5"), found, CLAIMS).key == places[0]
+        judge_own(OwnNumber("pyro_random_module", "refusal_rate", "0.5"), found, CLAIMS)
+    assert judge_own(OwnNumber("pyro_random_module", places[0], "0.5"), found, CLAIMS).key == places[0]
 
 
 def with_error(seed, error, rest):
@@ -149,16 +149,16 @@ def with_error(seed, error, rest):
 def test_a_number_of_the_paper_is_judged_on_test_images_with_the_margin_of_its_table():
     found = results([with_error(seed, 0.0175 + 0.0002 * z, rest=0.02 + 0.0002 * z) for seed, z in enumerate(Z)])
     claims = [*CLAIMS, *claims_by_reading(paper_claims(load_papers()))]
-    told = judge_own(Brought("blundell_bbb", "error", ".0175"), found, claims)
+    told = judge_own(OwnNumber("blundell_bbb", "error", ".0175"), found, claims)
     # half-width 2.776 * .0002 * sqrt(1.2) = .0006, margin .001
     assert (told.key, told.verdict.outcome, told.verdict.claim.margin) == ("mnist/test10k/error", AGREES, 0.001)
     assert told.verdict.sample.mean == pytest.approx(0.0175)
     after_150 = next(one for one in told.against.found if one.alternative.recipe == "published+epochs-150")
     assert after_150.measured.mean == pytest.approx(0.02)  # read from the records of the longer fits
     with pytest.raises(ConfigError, match="is not a possible error; give a number from 0 to 1"):
-        judge_own(Brought("blundell_bbb", "error", "1.75"), found, claims)
+        judge_own(OwnNumber("blundell_bbb", "error", "1.75"), found, claims)
     with pytest.raises(ConfigError, match="by protocol common under these conditions; --protocol published has some"):
-        judge_own(Brought("blundell_bbb", "error", ".0175", protocol="common"), found, claims)
+        judge_own(OwnNumber("blundell_bbb", "error", ".0175", protocol="common"), found, claims)
 
 
 def test_the_command_takes_every_approach_that_has_records(tmp_path, capsys):

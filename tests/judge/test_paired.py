@@ -1,4 +1,4 @@
-"""Paired differences: a worked interval, the t test's, ties, and fractions near 1."""
+"""Paired differences: a worked interval, the t test, equal numbers, and fractions near 1."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""Verdicts on Blundell et al. 2015: which fits a number is compared with, under which readings, and what is said."""
+"""Verdicts on Blundell et al. 2015: the fits and readings of each number, and the sentences about them."""
 
 import json
 import re
@@ -27,7 +27,7 @@ FIVE = [0.0134, 0.0135, 0.0136, 0.0137, 0.0138]
 
 
 def records(recipe, errors, approach="blundell_bbb"):
-    """One record a seed whose means err so often, and whose 100 draws err half a percent less."""
+    """Return a record for each seed, with this error of the means; the error of 100 draws is half a percent lower."""
     return [
         record(
             approach,
@@ -83,7 +83,7 @@ def test_the_sentence_says_what_has_not_run_and_under_which_readings_a_number_co
         "1.32 % is open: the network of 1200 units has not run yet. 1.36 % with 400 units comes out with the network "
     )
     assert "; it does not come out with 100 draws averaged." in small
-    # the two choices of these records are the last epoch's error itself
+    # in these records, both choices of an epoch give the error of the last one
     assert small.endswith(
         "Choosing the epoch on held-out images changes the error by +0.00 points [+0.00, +0.00], choosing it on the "
         "test images by +0.00 [+0.00, +0.00] (5 fits)."
@@ -93,7 +93,7 @@ def test_the_sentence_says_what_has_not_run_and_under_which_readings_a_number_co
 
 
 def test_the_short_sentence_says_where_other_ways_to_measure_say_otherwise():
-    """The draws of these records err half a percent less than their means, so that they exclude 1.36 %."""
+    """The error of draws is half a percent lower in these records, so it excludes 1.36 %."""
     said = in_one_line(results(records("published", FIVE)))
     assert said.startswith(
         "1.36 % with 400 units: comes out (1.36 % with the network of the means, 5 seeds); measured in "
@@ -134,7 +134,7 @@ def test_a_number_that_differs_alone_but_not_beside_the_others_of_its_source_say
 
 
 def long_fits(recipe, n_seeds, approach="blundell_bbb"):
-    """Fits of 400 epochs: the test error is 2 % up to epoch 250, then 1.5 %; held-out images like epoch 120 most."""
+    """Return fits of 400 epochs. Test error: 2 % up to epoch 250, then 1.5 %; held-out error is least at epoch 120."""
     key, held_out = "mnist/test10k/error", "mnist/heldout10k-of-train/error"
     after = [0.02 if epoch <= 250 else 0.015 for epoch in range(1, 401)]
     epochs = [

@@ -1,4 +1,4 @@
-"""Places of methods: ties are shown as ties, and only what the seeds can tell apart gets a place of its own."""
+"""Places of methods: only methods that the seeds can tell apart get different places."""
 
 import pytest
 from hypothesis import given
@@ -12,9 +12,9 @@ def by_seed(*values):
 
 
 def test_two_methods_far_apart_are_ranked_and_two_alike_share_their_places():
-    """a - c is about -1 with spread .02: t = -1 / (.02 / sqrt 5) = -112, p < 1e-7 also times 3.
+    """a - c is about -1 with spread .02: t = -1 / (.02 / sqrt 5) = -112, and p < 1e-7, even times 3.
 
-    a - b is -.01 +- .02 from seed to seed: t = -.01 / (.0158 / sqrt 5) = -1.4, p = .23, kept.
+    a - b is -.01 with spread .0187: t = -.01 / (.0187 / sqrt 5) = -1.2, p = .30: not told apart.
     """
     a = by_seed(1.00, 1.02, 0.98, 1.01, 0.99)
     b = by_seed(1.02, 1.01, 1.01, 1.00, 1.01)
@@ -36,8 +36,8 @@ def test_the_pairing_by_seed_tells_apart_what_means_cannot():
 
 
 def test_holm_counts_all_pairs():
-    """A pair with p = .02 alone is told apart; among three pairs its p counts three times, which is above .05."""
-    one, other = by_seed(0, 0, 0, 0, 0), by_seed(1.0, 2.0, 0.6, 1.5, 0.1)  # mean 1.04, sd .74: t = 3.1, p = .036
+    """A pair with p = .035 alone is told apart. Among three pairs, p is multiplied by three, which is above .05."""
+    one, other = by_seed(0, 0, 0, 0, 0), by_seed(1.0, 2.0, 0.6, 1.5, 0.1)  # mean 1.04, sd .74: t = 3.1, p = .035
     assert places({"one": one, "other": other}, is_higher_better=True)["other"] == Rank(1, 1)
     third = by_seed(0.5, 0.9, 0.2, 0.9, 0.1)
     assert places({"one": one, "other": other, "third": third}, is_higher_better=True)["other"].worst > 1

@@ -1,4 +1,4 @@
-"""Reference distributions: what belongs to a stage, the order of its cost, and which files are committed."""
+"""The stages of the reference: their cells, the order by cost, and which files are committed."""
 
 import json
 import shutil
@@ -53,7 +53,7 @@ def test_reports_have_twenty_seeds_and_ten_where_a_seed_takes_long():
     assert (seeds["mlp"], seeds["toy_bbb"], seeds["dropout_fcn"], seeds["pyro_hidden_layer"]) == (20, 20, 10, 10)
     assert "uniform" not in seeds  # no document reports numbers of it
     asked = cells_of_stage(STAGES["reports"], Selection(seeds=(12,)))
-    assert {cell.seed for cell in asked if cell.approach == "dropout_fcn"} == {12}  # who asks for a seed gets it
+    assert {cell.seed for cell in asked if cell.approach == "dropout_fcn"} == {12}  # asked for, so not left out
 
 
 def test_the_alternatives_of_every_report_are_measured_as_it_was():

@@ -30,7 +30,7 @@ def test_the_best_of_one_run_is_one_run(distance, n):
 
 
 def test_the_best_of_three_is_never_less_likely_than_one_run():
-    """At 100 standard deviations the integral's nodes give 0; p of one run is 6.0e-8."""
+    """At 100 standard deviations the integral gives 0, but p of one run is 6.0e-8."""
     for distance in (20.0, 100.0):
         one_run = error_p(distance, prediction_error(1.0, 5), 4)
         assert 0 < one_run <= best_of_p(distance, distance, 1.0, 5, tries=3)
@@ -86,7 +86,7 @@ def test_too_few_seeds_have_p_and_interval_all_the_same():
 
 
 def test_equal_seeds_say_nothing_of_a_report_beside_them():
-    """Without a spread p would be 0, although a share of few images is often the same in a few runs."""
+    """Without a spread p would be 0, although shares of few images are often equal in a few runs."""
     found = verdict([0.977] * 5, 0.99)
     assert (found.outcome, found.p_adjusted) == (TOO_FEW, None)
     assert why(found).startswith("5 seeds, all equal: without a spread")

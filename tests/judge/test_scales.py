@@ -1,4 +1,4 @@
-"""The scales of verdicts: which claim has which, and that a number comes back from each."""
+"""The scales of verdicts: which scale a claim has, and that conversions to a scale and back cancel."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""The judge judged: reports whose truth is known, made up so that the answer is known too."""
+"""The trial of the rule of verdicts, on made-up seeds for which the outcome is known."""
 
 import numpy as np
 import pytest
@@ -52,12 +52,12 @@ def test_true_reports_agree_and_those_of_a_recipe_far_away_differ():
 
 
 def test_the_seed_of_the_same_number_does_not_judge_its_own_report():
-    # five seeds close together and a sixth far away: judged by the five, its report differs; by all six, it would not
+    # Five seeds lie close together, a sixth is far away. Its report differs if five judge it, but not if all six do.
     values = [0.8951 + 0.001 * z for z in Z]
     claim = structs.replace(FORCED, precision_kind="exact")
     (true,) = trials(results(seeds([*values, 0.93])), [claim])
     assert true.reports[5] == (DIFFERS,)
-    # a false report with the number of the far seed is judged by the five others, too
+    # a false report of seed 5 is also judged by the five others
     _, false = trials(results(seeds([*values, 0.93]), seeds([0.93], "corrected", first=5)), [claim])
     assert false.reports == ((DIFFERS,),)
 

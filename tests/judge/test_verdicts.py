@@ -1,4 +1,4 @@
-"""Verdicts of documents: curves as one claim, Holm's procedure, what is printed, and the command."""
+"""Verdicts of documents: curves as single claims, Holm's procedure, printed texts, and the command."""
 
 import dataclasses
 import json
@@ -44,7 +44,7 @@ def curve_rows(values, reported, **changes):
 
 
 def _factor(*rows):
-    """Return how often an unadjusted p-value the adjusted ones of these equal claims are."""
+    """Return the factor by which the p-values of these equal claims are adjusted."""
     first, *_ = found = judge(rows).verdicts
     (factor,) = {round(one.p_adjusted / first.evidence.p, 6) for one in found}
     return factor
@@ -238,7 +238,7 @@ def test_the_command_has_a_line_for_every_claim(tmp_path, capsys):
 
 
 def test_a_damaged_record_stands_in_for_its_seed(tmp_path, capsys):
-    """Seven good seeds would decide; that the eighth cannot be read must not be forgotten."""
+    """Seven seeds are enough for a verdict, but there is none as long as the eighth cannot be read."""
     folder = tmp_path / "records" / "linear_bbb"
     folder.mkdir(parents=True)
     files = [
@@ -260,7 +260,7 @@ def test_a_damaged_record_stands_in_for_its_seed(tmp_path, capsys):
     *found, gap = told()
     assert found == [INCOMPLETE, 7, TOO_FEW]
     assert broken.name in gap
-    # a good record of the seed in its place counts, and nothing is said of an older one
+    # a readable record of the same seed counts instead, and no note speaks of an older record
     again = folder / f"published__published__epoch1__seed{broken.name.partition('seed')[2][0]}__ffffffff.json"
     broken.rename(again)
     shutil.copy(PUBLISHED.parents[1] / "records" / "linear_bbb" / broken.name, folder)
@@ -269,7 +269,7 @@ def test_a_damaged_record_stands_in_for_its_seed(tmp_path, capsys):
     assert "left out" not in capsys.readouterr().out
     (folder / broken.name).unlink()
     broken = again
-    # of another profile, or a name that is no record's: nothing to stand in for
+    # a file of another profile, or whose name is not a record's, does not count for any seed
     for name in ("published__published__full__seed3__00000000.json", "notes.json"):
         broken.rename(folder / name)
         code, n, _, gap = told()

@@ -1,4 +1,4 @@
-"""Entries that can be checked: a true one passes, and each kind of false one is refused with its reason."""
+"""Entries of other people: a true one is not refused, and each kind of false one is refused with its reason."""
 
 import shutil
 
@@ -61,7 +61,7 @@ def test_an_edited_metric_is_refused(entry, capsys, metric, change):
 
 
 def test_other_test_rows_are_refused(entry):
-    """Labels and answers in another order: every metric stays, the rows do not."""
+    """Labels and answers in another order: the metrics stay the same, but the rows are others."""
     store, (first, _), scores = entry
     order = np.random.default_rng(0).permutation(len(scores["mnist/label"]))
     moved = {name: values[order] if name.startswith("mnist/") and name != "mnist/draws" else values
@@ -79,7 +79,7 @@ def test_test_rows_and_rows_of_another_split_are_refused(entry, split):
 
 
 def copied(first, scores):
-    """All that a seed measured, some of it, or all of it changed a little."""
+    """Yield metrics and scores that are copied from a seed: all metrics, or metrics or rows changed a little."""
     near = {key: value * 0.99999 for key, value in first.metrics.items() if value is not None}
     nudged = {**first.metrics, "mnist/mean_network/nll": first.metrics["mnist/mean_network/nll"] + 1e-9}
     yield first.metrics, scores

@@ -1,1 +1,1 @@
-"""Against what: how likely a reported number is under each named alternative to the published recipe."""
+"""How likely a reported number is under each alternative to the published recipe."""

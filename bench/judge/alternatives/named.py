@@ -1,4 +1,4 @@
-"""The named alternatives to a published recipe: its corrected recipe, each change alone, and its controls."""
+"""The alternatives to a published recipe: its corrected recipe, its corrections and variants, and its controls."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from bench.plan.registry import of_group
 
 CORRECTED, CORRECTION = "corrected", "correction"
 KINDS = (CORRECTED, CORRECTION, VARIANT, CONTROL)
-WITHOUT_BAYES = "none"  # the noise, in the manifest, of a deterministic network
-_HELD_OUT = ("heldout10k-of-train", "train60k")  # a split that is measured, and a training split that contains it
+WITHOUT_BAYES = "none"  # `noise` in the manifest of a deterministic network
+_HELD_OUT = ("heldout10k-of-train", "train60k")  # a split that a document measures, a training split with its rows
 
 
 @dataclass(frozen=True)
@@ -26,15 +26,15 @@ class Alternative:
 
     @property
     def name(self) -> str:
-        """Return the fit's name for people."""
+        """Return approach and recipe as text."""
         return f"{self.approach} {self.recipe}"
 
 
 def alternatives(entry: ApproachManifest) -> list[Alternative]:
     """Return the alternatives to an approach's published recipe, each fit once.
 
-    They are the fits that its ladder compares. Where the ladder has no control, the documents' networks without Bayes
-    are the controls.
+    They are the fits that its ladder compares. If the ladder has no control, the documents' networks without Bayes are
+    the controls.
     """
     if entry.task != "mnist":
         return []  # a toy has neither corrections nor a ladder
@@ -61,7 +61,7 @@ def _of_ladder(entry: ApproachManifest) -> Iterator[Alternative]:
 
 
 def learns_what_is_measured(alternative: Alternative, entry: ApproachManifest, split: str) -> bool:
-    """Return whether an alternative trains on rows that the published recipe holds out and the protocol measures."""
+    """Return whether an alternative trains on the rows of `split`, which the published recipe holds out."""
     if alternative.approach != entry.name:
         return False
     base = entry.recipes.get(alternative.recipe.partition("+")[0])

@@ -1,4 +1,4 @@
-"""Judges a number that a user brings, by the rule for the documents' numbers."""
+"""Judges a number of a user by the rule for the documents' numbers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from decimal import Decimal
 from typing import NamedTuple
 
 from bench.core.errors import ConfigError, unknown_name
-from bench.core.metric_table import BRIER, ENTROPY, FRACTION, GAP, N_CLASSES, NATS, SIZE, unit_of
+from bench.core.metric_table import BRIER, ENTROPY, FRACTION, GAP, N_CLASSES, NATS, REAL, SIZE, unit_of
 from bench.core.records import Record
 from bench.core.text import one_line
 from bench.data.manifest import MEASURED_NAMES, manifest
@@ -28,94 +28,90 @@ from bench.plan.recipes import profile, resolve
 from bench.plan.registry import manifests
 
 PRINTED = ("rounded", "truncated", "exact")
-_BOUNDS = {  # of what is printed; those of the units themselves leave room for rounding
+_BOUNDS = {  # of a printed number; the bounds in `metric_table` leave room for rounding
     **dict.fromkeys((FRACTION, GAP), (0.0, 1.0)),
     BRIER: (0.0, 2.0),
     ENTROPY: (0.0, math.log(N_CLASSES)),
     **dict.fromkeys((NATS, SIZE), (0.0, math.inf)),
 }
-_ANY = (-math.inf, math.inf)
-_OF_ALL_IMAGES = ("accuracy", "refusal_rate", "refusal_rate_strict", "disagreement_rate", "sure")  # counts of them
+_OF_ALL_IMAGES = ("accuracy", "refusal_rate", "refusal_rate_strict", "disagreement_rate", "sure")  # shares of images
 
 
 @dataclass(frozen=True)
-class Brought:
-    """A number that a user brings, and where it comes from."""
+class OwnNumber:
+    """A number of a user, and where it comes from."""
 
     approach: str
-    metric: str  # name, or the whole key of a record: "mnist/test10k/accuracy"
+    metric: str  # a name such as "accuracy", or a key of a record such as "mnist/test10k/accuracy"
     reported: str  # as it is printed
     recipe: str = PUBLISHED
     protocol: str = PUBLISHED
     printed: PrecisionKind = "rounded"  # one of `PRINTED`
-    margin: float | None = None  # the difference that would matter; None: as declared for the documents' numbers
+    margin: float | None = None  # the difference that would matter; None: that of a similar number of the documents
 
 
 class JudgedNumber(NamedTuple):
-    """The verdict on a user's number, and its alternatives."""
+    """A user's number, its verdict, and what is known of it under each alternative."""
 
-    brought: Brought
-    key: str  # of the metric in the records
+    own: OwnNumber
+    key: str  # of the metric, in the records
     verdict: Verdict
     against: Against
 
 
-def judge_own(brought: Brought, results: Results, claims: Iterable[Claim]) -> JudgedNumber:
-    """Return the verdict of a number and its alternatives; raises ConfigError for what cannot be judged.
+def judge_own(own: OwnNumber, results: Results, claims: Iterable[Claim]) -> JudgedNumber:
+    """Judge a number and compare it with its alternatives; raises ConfigError if it cannot be judged.
 
-    Args:
-        brought: the number.
-        results: the records of one profile, device and precision, of the approach's group.
-        claims: reported numbers, whose margins are declared.
+    `results` has the records of the approach's group; the margins of `claims` serve as the default.
     """
-    records = _records(brought, results)
-    key = _key(brought, sorted({name for record in records for name in record.metrics}))
-    claim = _claim(brought, key, claims, records[0].profile)
+    records = _records(own, results)
+    key = _key(own, sorted({name for record in records for name in record.metrics}))
+    claim = _claim(own, key, claims, records[0].profile)
     ours, found = metrics_of(records, key), []
-    for one in _others(brought, results, claim.split):
-        theirs = metrics_of(records_of(results, one.approach, one.recipe, brought.protocol), key)
-        found.append(compare(claim, one, brought.protocol, ours, theirs))
-    return JudgedNumber(brought, key, judge_one(claim, ours), Against(claim, tuple(found)))
+    for one in _others(own, results, claim.split):
+        theirs = metrics_of(records_of(results, one.approach, one.recipe, own.protocol), key)
+        found.append(compare(claim, one, own.protocol, ours, theirs))
+    return JudgedNumber(own, key, judge_one(claim, ours), Against(claim, tuple(found)))
 
 
-def _records(brought: Brought, results: Results) -> list[Record]:
-    """Return the records of the number's recipe and protocol; raises ConfigError for an unknown name or no record."""
-    if brought.approach not in results.approaches:
-        raise unknown_name("approach", brought.approach, {*manifests(), *results.approaches})
-    if brought.protocol not in PROTOCOLS:
-        raise unknown_name("protocol", brought.protocol, PROTOCOLS)
-    if brought.approach in results.manifests:
-        resolve(results.manifests[brought.approach], brought.recipe)  # raises for an unknown recipe
-    found = records_of(results, brought.approach, brought.recipe, brought.protocol)
+def _records(own: OwnNumber, results: Results) -> list[Record]:
+    """Return the records of the number's recipe and protocol; raises ConfigError for unknown names or no record."""
+    if own.approach not in results.approaches:
+        raise unknown_name("approach", own.approach, {*manifests(), *results.approaches})
+    if own.protocol not in PROTOCOLS:
+        raise unknown_name("protocol", own.protocol, PROTOCOLS)
+    if own.approach in results.manifests:
+        resolve(results.manifests[own.approach], own.recipe)  # raises for an unknown recipe
+    found = records_of(results, own.approach, own.recipe, own.protocol)
     if not any(record.metrics for record in found):
-        place = Place(brought.approach, brought.recipe, brought.protocol, "")
-        where = f"{place.fit_text()} by protocol {brought.protocol} under these conditions"
+        place = Place(own.approach, own.recipe, own.protocol, "")
+        where = f"{place.fit_text()} by protocol {own.protocol} under these conditions"
         other = [name for name in PROTOCOLS if any(one.metrics for one in results.cell(*place[:2], name))]
         remedy = f"--protocol {other[0]} has some" if other else f"`{command(place, ENOUGH)}` makes them"
         raise ConfigError(f"no finished record of {where}; {remedy}")
     return found
 
 
-def _others(brought: Brought, results: Results, split: str) -> list[Alternative]:
-    """Return the alternatives to the number's recipe. The published recipe is an alternative to any other recipe."""
-    entry = results.manifests.get(brought.approach)
+def _others(own: OwnNumber, results: Results, split: str) -> list[Alternative]:
+    """Return the alternatives to the number's recipe; the published recipe is one, unless the number is of it."""
+    entry = results.manifests.get(own.approach)
     if entry is None:
         return []
     named = [one for one in alternatives(entry) if not learns_what_is_measured(one, entry, split)]
-    if brought.recipe != PUBLISHED:
-        named.insert(0, Alternative(VARIANT, brought.approach, PUBLISHED))
-    return [one for one in named if (one.approach, one.recipe) != (brought.approach, brought.recipe)]
+    if own.recipe != PUBLISHED:
+        named.insert(0, Alternative(VARIANT, own.approach, PUBLISHED))
+    return [one for one in named if (one.approach, one.recipe) != (own.approach, own.recipe)]
 
 
-def _key(brought: Brought, keys: Sequence[str]) -> str:
-    """Return the key of the number's metric. The user gives the key, or a metric's name that leads to one key."""
-    if brought.metric in keys:
-        return brought.metric
-    every = [key for key in keys if key.rpartition("/")[2] == brought.metric]
+def _key(own: OwnNumber, keys: Sequence[str]) -> str:
+    """Return the key of the number's metric; the user gave the key, or a name that leads to one key."""
+    if own.metric in keys:
+        return own.metric
+    every = [key for key in keys if key.rpartition("/")[2] == own.metric]
     if not every:
         names = {key.rpartition("/")[2] for key in keys}
-        where = f"metric of {brought.approach} by protocol {brought.protocol}"
-        raise unknown_name(where, one_line(brought.metric, LONGEST_QUOTE), names)
+        where = f"metric of {own.approach} by protocol {own.protocol}"
+        raise unknown_name(where, one_line(own.metric, LONGEST_QUOTE), names)
     for is_meant in (
         lambda key: "/train" not in key,
         lambda key: key.startswith("mnist/"),
@@ -125,37 +121,37 @@ def _key(brought: Brought, keys: Sequence[str]) -> str:
         if len(every) > 1:
             every = [key for key in every if is_meant(key)] or every
     if len(every) > 1:
-        raise ConfigError(f"metric '{brought.metric}' is measured in several places; give one of {', '.join(every)}")
+        raise ConfigError(f"metric '{own.metric}' is measured in several places; give one of {', '.join(every)}")
     return every[0]
 
 
-def _claim(brought: Brought, key: str, claims: Iterable[Claim], budget: str) -> Claim:
-    """Return the number as a claim; raises ConfigError if the metric cannot have the value, or no margin is known."""
+def _claim(own: OwnNumber, key: str, claims: Iterable[Claim], budget: str) -> Claim:
+    """Return the number as a claim; raises ConfigError if the metric cannot have it, or no margin is known."""
     dataset, _, rest = key.partition("/")
     split, _, metric = rest.rpartition("/")
-    text = one_line(brought.reported, LONGEST_QUOTE)
+    text = one_line(own.reported, LONGEST_QUOTE)
     value = number(text)
     if value is None:
         raise ConfigError(f"reported number '{text}' is not a number, not finite or too large; give one such as 0.985")
     unit = _last_digit(text)
-    metric_unit = unit_of(metric)
-    low, high = _ANY if metric_unit is None else _BOUNDS.get(metric_unit, _ANY)
+    metric_unit = unit_of(metric) or REAL
+    low, high = _BOUNDS.get(metric_unit, (-math.inf, math.inf))
     if not low <= value <= high:
         raise ConfigError(f"{text} is not a possible {metric}; give a number from {low:g} to {high:.4g}")
-    margin, reason = (brought.margin, "given") if brought.margin is not None else _margin(key, value, brought, claims)
+    margin, reason = (own.margin, "given") if own.margin is not None else _margin(key, value, own, claims)
     return Claim(
-        id=f"{brought.approach}.{metric}",
+        id=f"{own.approach}.{metric}",
         source="your number",
-        approach=brought.approach,
+        approach=own.approach,
         stage="final",
         metric=metric,
         dataset=dataset,
-        split=split if brought.protocol == PUBLISHED else _images(dataset, metric, brought.protocol, budget),
-        protocol=brought.protocol,
+        split=split if own.protocol == PUBLISHED else _images(dataset, metric, own.protocol, budget),
+        protocol=own.protocol,
         unit="fraction" if metric_unit is FRACTION else "nats" if metric_unit is ENTROPY else "",
         printed=text,
-        precision=0.0 if brought.printed == "exact" else unit,
-        precision_kind=brought.printed,
+        precision=0.0 if own.printed == "exact" else unit,
+        precision_kind=own.printed,
         margin=margin,
         margin_reason=reason,
         n_runs=1,
@@ -165,9 +161,10 @@ def _claim(brought: Brought, key: str, claims: Iterable[Claim], budget: str) -> 
 
 
 def _images(dataset: str, metric: str, protocol: str, budget: str) -> str:
-    """Return the images that a share of the common or the shift protocol is of, such as "1000 images"; '' for others.
+    """Return the images of a share by the common or the shift protocol, such as "1000 images"; '' for other metrics.
 
-    The rule reads their number from a split's name, to choose the scale. These protocols' keys do not have it.
+    The rule of verdicts takes the number of images from a split's name, to choose the scale. The keys of these two
+    protocols have no such name.
     """
     if metric.partition("@")[0] not in _OF_ALL_IMAGES or dataset not in MEASURED_NAMES:
         return ""
@@ -182,8 +179,8 @@ def _last_digit(text: str) -> float:
     return float(Decimal(1).scaleb(exponent))
 
 
-def _margin(key: str, value: float, brought: Brought, claims: Iterable[Claim]) -> tuple[float, str]:
-    """Return the margin of the most similar claim of this metric: by approach, then by split, then by value."""
+def _margin(key: str, value: float, own: OwnNumber, claims: Iterable[Claim]) -> tuple[float, str]:
+    """Return margin and name of the claim on this metric that is nearest: in approach, then split, then value."""
     dataset, _, rest = key.partition("/")
     split, _, metric = rest.rpartition("/")
     alike = [claim for claim in claims if claim.metric == metric and claim.dataset == dataset and claim.margin > 0]
@@ -192,7 +189,7 @@ def _margin(key: str, value: float, brought: Brought, claims: Iterable[Claim]) -
         raise ConfigError(f"no margin is declared for {what}; give --margin, the difference that would matter")
 
     def distance(claim: Claim) -> tuple[bool, bool, float]:
-        return claim.approach != brought.approach, claim.split != split, abs(_in_nats(claim, claim.value) - value)
+        return claim.approach != own.approach, claim.split != split, abs(_in_nats(claim, claim.value) - value)
 
     nearest = min(alike, key=distance)
     return _in_nats(nearest, nearest.margin), f"as declared for {nearest.id}"

@@ -1,13 +1,12 @@
 """Tries the rule of verdicts on reports whose truth is known, as if a document had printed them.
 
-A true report is one seed of the published recipe, judged by the other seeds. A false one is a seed of another recipe,
-judged by the published recipe's seeds. Each report is printed as the document prints, and has the document's end
-results as its claims, tested together as those of the document are.
+A true report is one seed of the published recipe, judged by the other seeds. A false report is a seed of another
+recipe, judged by the seeds of the published recipe. The claims of a report are the document's end results, printed with
+the document's digits and tested together.
 """
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import ROUND_FLOOR, ROUND_HALF_EVEN, Decimal
@@ -30,56 +29,54 @@ TRUE, PLANTED = "true", "planted fault"
 FULL, FIRST_EPOCH = "full", "epoch1"  # profiles
 RUNS = REFERENCE / "planted_runs.csv"
 
-TrialNumbers = Mapping[int, float]  # of each seed
+TrialNumbers = Mapping[int, float]  # seed -> number
 
 
 class PlantedRun(CsvRow, frozen=True):
-    """A number of a seed's first epoch, by the published recipe and protocol and code with a small fault planted in it.
+    """A number of a seed's first epoch, by the published recipe and protocol, but by code with a small planted fault.
 
-    `python -m benchmarks.planted --save` makes them. They are no records: a record comes from the code as it is.
+    `python -m benchmarks.planted --save` makes them. They are not records, because records come from unchanged code.
     """
 
     fault: str
     approach: str
     seed: int
-    key: str  # of the number among those of an epoch
+    key: str  # of the number, in an entry of `epochs`
     value: Real
     made: str
     commit: str
 
 
 def read_runs(path: Path = RUNS) -> list[PlantedRun]:
-    """Read the file; without a file there are no runs. Raises ConfigError that names the first bad row."""
+    """Read the file; no file means no runs. Raises ConfigError, which names the first bad row."""
     return read_csv(path, PlantedRun, "planted runs") if path.exists() else []
 
 
 @dataclass(frozen=True)
 class Trial:
-    """Reports of one truth about one approach, and what the judge said of them."""
+    """Reports of one approach that were made in one way, and their outcomes."""
 
     approach: str
     kind: str  # `TRUE`, `PLANTED`, or the kind of alternative
-    truth: str  # what made the reports
+    truth: str  # what made the reports: a recipe or a fault
     protocol: str
     profile: str
     reports: tuple[tuple[str, ...], ...]  # the outcomes of each report's claims
 
     @property
     def n_told(self) -> int:
-        """Return how many reports differ in at least one claim."""
+        """Return how many reports are told apart: at least one claim differs."""
         return sum(DIFFERS in outcomes for outcomes in self.reports)
 
     def count(self, outcome: str) -> int:
-        """Return how many claims of all reports had an outcome."""
+        """Return how many claims of all reports have an outcome."""
         return sum(outcomes.count(outcome) for outcomes in self.reports)
 
 
 def trials(results: Results, claims: Iterable[Claim]) -> list[Trial]:
-    """Return the trials of published recipes and of their alternatives, if they have any report.
+    """Return the trials of published recipes and of their alternatives; a trial without reports is left out.
 
-    Args:
-        results: the records.
-        claims: the numbers of a report. Computed numbers and numbers of another run of a document are left out.
+    Claims that are computed, or of another run of a document, do not count.
     """
     found: list[Trial] = []
     for entry, mine, n_claims in _by_approach(results, claims):
@@ -89,12 +86,9 @@ def trials(results: Results, claims: Iterable[Claim]) -> list[Trial]:
 
 
 def planted_trials(results: Results, runs: Sequence[PlantedRun], claims: Iterable[Claim]) -> list[Trial]:
-    """Return the trials of faults planted in the code, for the numbers of the first epoch.
+    """Return the trials of faults that were planted in the code, on numbers of the first epoch.
 
-    Args:
-        results: records of the first epoch by unchanged code.
-        runs: the same numbers by code with a fault.
-        claims: every claim; those of the first epoch count.
+    `results` has records of the first epoch by unchanged code, `runs` the same numbers by code with a fault.
     """
     found: list[Trial] = []
     for entry, mine, n_claims in _by_approach(results, (claim for claim in claims if claim.stage == "epoch:1")):
@@ -116,7 +110,7 @@ def _planted(claim: Claim, fault: str, runs: Sequence[PlantedRun]) -> TrialNumbe
 
 
 def _by_approach(results: Results, claims: Iterable[Claim]) -> Iterator[tuple[ApproachManifest, list[Claim], int]]:
-    """Yield each approach with its claims, each measured number once, and how many its document tests together."""
+    """Yield each approach, its claims (one for each measured number), and how many claims its document tests."""
     found: dict[str, dict[tuple[str, str], Claim]] = {}
     for claim in claims:
         entry = results.manifests.get(claim.approach)
@@ -138,16 +132,15 @@ def _true(results: Results, entry: ApproachManifest, claims: Sequence[Claim], n_
 def _false(
     results: Results, entry: ApproachManifest, one: Alternative, claims: Sequence[Claim], n_claims: int
 ) -> Trial:
-    """Return the reports of an alternative, by the common protocol where it measured more of its seeds."""
+    """Return the trial of an alternative, by the published protocol unless the common one gives more reports."""
     usable = [claim for claim in claims if not learns_what_is_measured(one, entry, claim.split)]
-    best = Trial(entry.name, one.kind, one.name, PUBLISHED, FULL, ())
+    found = []
     for protocol in (PUBLISHED, COMMON):
         ours = _seeds(usable, results, entry.name, "published", protocol)
         theirs = _seeds(usable, results, one.approach, one.recipe, protocol)
         reports = _reports(usable, ours, theirs, n_claims)
-        if len(reports) > len(best.reports):
-            best = dataclasses.replace(best, protocol=protocol, reports=reports)
-    return best
+        found.append(Trial(entry.name, one.kind, one.name, protocol, FULL, reports))
+    return max(found, key=lambda trial: len(trial.reports))  # of equals, `max` takes the first
 
 
 def _seeds(
@@ -159,10 +152,10 @@ def _seeds(
 def _reports(
     claims: Sequence[Claim], ours: Mapping[str, TrialNumbers], handed_in: Mapping[str, TrialNumbers], n_claims: int
 ) -> tuple[tuple[str, ...], ...]:
-    """Return the outcomes of the report that each seed hands in.
+    """Return the outcomes of the reports, one report for each seed of `handed_in`.
 
-    Our seed with the number of the report's seed does not judge: it shares initial weights and the order of images with
-    the report. It judges a false report only if too few seeds would be left without it.
+    Our seed of the same number does not judge the report: it has the same initial weights and order of images. But it
+    judges a false report if too few seeds would be left without it.
     """
     outcomes: dict[int, list[str]] = {}
     is_false = handed_in is not ours
@@ -179,7 +172,7 @@ def _reports(
 
 
 def as_printed(claim: Claim, value: float) -> Claim:
-    """Return a claim with another number, printed with as many digits."""
+    """Return the claim with another value, printed with the same number of digits."""
     printed = Decimal(repr(value))
     if claim.precision_kind in ("rounded", "truncated"):
         way = ROUND_FLOOR if claim.precision_kind == "truncated" else ROUND_HALF_EVEN

@@ -1,9 +1,9 @@
 """How likely a reported number is under each alternative, compared with the published recipe.
 
-One protocol measures both recipes: the published protocol if both have enough seeds of it, otherwise the common
-protocol. The result says which, because the report was not measured by the common protocol. The common protocol may
-measure another quantity. There is no comparison if the two protocols' distributions for the published recipe share
-less than half.
+One protocol measures both recipes: the published protocol if both have enough seeds of it, otherwise the common one.
+The result says which, because the report was measured by the published protocol, and the common one may measure another
+quantity. So the two protocols' distributions for the published recipe must overlap by at least half; otherwise there is
+no comparison.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from bench.judge.stats.one_more_run import Predictive, density_ratio, overlap
 from bench.judge.stats.rule import ALPHA, ENOUGH, Evidence, evidence_of
 
 PUBLISHED, COMMON = "published", "common"
-FAR = 10.0  # standard deviations from an alternative's mean; a few seeds do not describe the tail beyond
-OVERWHELMING = 1_000.0  # a larger ratio is shown only as larger than this
-HALF = 0.5  # recipes whose distributions share more than this cannot be told apart
-_ONE_DRAW = ("dropout_fcn", "pyro_hidden_layer")  # their document measures with one draw for each image
+FAR = 10.0  # standard deviations from an alternative's mean; a few seeds say nothing of the tail beyond
+OVERWHELMING = 1_000.0  # larger ratios are shown as ">1000"
+HALF = 0.5  # recipes whose distributions overlap by more cannot be told apart
+_ONE_DRAW = ("dropout_fcn", "pyro_hidden_layer")  # their documents measure with one draw for each image
 
 WeighingResult = Literal["ratio", "far outside", "few seeds", "not measured"]
 RATIO: WeighingResult = "ratio"
@@ -37,7 +37,7 @@ NOT_MEASURED: WeighingResult = "not measured"
 
 @dataclass(frozen=True)
 class Weighed:
-    """A reported number under one alternative and under the published recipe, both measured by one protocol."""
+    """A reported number under an alternative and under the published recipe, both measured by one protocol."""
 
     alternative: Alternative
     protocol: str
@@ -47,11 +47,11 @@ class Weighed:
     reason: str = ""  # why there is no ratio
     ratio: float | None = None  # how many times likelier the number is under the published recipe
     shared: float | None = None  # overlap of the two distributions
-    is_overwhelming: bool = False  # it can hardly come from the alternative, but can come from the published recipe
+    is_overwhelming: bool = False  # the published recipe can give the number, the alternative hardly can
 
 
 class Against(NamedTuple):
-    """A claim beside all alternatives to its recipe."""
+    """A claim, and what is known of it under each alternative."""
 
     claim: Claim
     found: tuple[Weighed, ...]
@@ -60,20 +60,21 @@ class Against(NamedTuple):
     def tests_nothing(self) -> bool:
         """Return whether no reported number could tell the published recipe from any alternative.
 
-        The distributions decide this, not the reported number: among eight identical alternatives, one reaches a ratio
-        of ten in 9 % of cases by chance. An alternative with few seeds has too wide a distribution to say so.
+        The overlaps of the distributions decide, not the ratios at the reported number: of eight alternatives that are
+        identical to the published recipe, one reaches a ratio of ten in 9 % of cases by chance. The distribution of an
+        alternative with few seeds is too wide for this conclusion.
         """
         known = [(one.finding, one.shared) for one in self.found if one.shared is not None]
         return bool(known) and all(finding != FEW_SEEDS and shared > HALF for finding, shared in known)
 
     @property
     def hardly_from(self) -> tuple[Weighed, ...]:
-        """Return the alternatives from which the report can hardly come, the corrected recipe first."""
+        """Return the alternatives that the report can hardly come from, the corrected recipe first."""
         return tuple(one for one in self.found if one.is_overwhelming)
 
 
 def against(claim: Claim, results: Results) -> Against:
-    """Return what the records say of a claim under each alternative; an unknown approach has none."""
+    """Return what the records say of a claim under each alternative; an unknown approach has no alternatives."""
     entry = results.manifests.get(claim.approach)
     if entry is None:
         return Against(claim, ())
@@ -93,12 +94,9 @@ def against(claim: Claim, results: Results) -> Against:
 
 
 def weigh(claim: Claim, alternative: Alternative, pairs: Mapping[str, Sequence[Sample]]) -> Weighed:
-    """Return what is known of a reported number under an alternative to the published recipe.
+    """Choose the protocol, and compare a number under an alternative and under the published recipe.
 
-    Args:
-        claim: the number, its approach and how it is printed.
-        alternative: another recipe.
-        pairs: what each protocol measured of both recipes, the published one first, in the claim's unit.
+    `pairs` has what each protocol measured of the published recipe and of the alternative, in the claim's unit.
     """
     for fewest in (ENOUGH, 2):
         for protocol, (ours, theirs) in pairs.items():
@@ -119,14 +117,9 @@ def _unknown(alternative: Alternative, protocol: str, ours: Sample, theirs: Samp
 
 
 def compare(claim: Claim, alternative: Alternative, protocol: str, ours: Sample, theirs: Sample) -> Weighed:
-    """Return what is known of a number under an alternative, from the seeds of its own recipe and of the alternative.
+    """Compare a number under its own recipe (`ours`) and under an alternative (`theirs`).
 
-    Args:
-        claim: the number.
-        alternative: the other recipe.
-        protocol: the protocol that measured both recipes.
-        ours: the seeds of the recipe that the number is said to come from, in the claim's unit.
-        theirs: the seeds of the alternative, in the claim's unit.
+    One protocol measured both, in the claim's unit.
     """
     published, other = _predicted(claim, ours), _predicted(claim, theirs)
     evidence = evidence_of(claim, ours)
@@ -150,7 +143,7 @@ def compare(claim: Claim, alternative: Alternative, protocol: str, ours: Sample,
 
 
 def _is_elsewhere(claim: Claim, theirs: Sample, ours: Evidence) -> bool:
-    """Return whether all seeds of an alternative give one number, and neither the report nor our seeds give it."""
+    """Return whether all seeds of an alternative give one number that neither the report nor any seed of ours gives."""
     there = evidence_of(claim, theirs)
     if there is None or there.sd > 0:
         return False
@@ -164,7 +157,7 @@ def _predicted(claim: Claim, sample: Sample) -> Predictive | None:
 
 
 def _shift(claim: Claim, as_published: Sample, as_common: Sample) -> str:
-    """Return why the common protocol measures something else than the document, '' if it does not."""
+    """Return why the common protocol cannot stand in for the document's, '' if it can."""
     here, there = _predicted(claim, as_published), _predicted(claim, as_common)
     if here is None or there is None or overlap(here, there) >= HALF:
         return ""
@@ -175,7 +168,7 @@ def _shift(claim: Claim, as_published: Sample, as_common: Sample) -> str:
 
 
 def by_seed(claim: Claim, results: Results, approach: str, recipe: str, protocol: str) -> dict[int, float]:
-    """Return what each seed of a fit gives for a claim, in its unit; a seed without a number is left out."""
+    """Return the number that each seed measured of a claim, in the claim's unit; seeds without one are left out."""
     found = {
         record.seed: _measured(claim, results, [record], protocol).values
         for record in results.cell(approach, recipe, protocol)
@@ -184,7 +177,7 @@ def by_seed(claim: Claim, results: Results, approach: str, recipe: str, protocol
 
 
 def _measured(claim: Claim, results: Results, records: Sequence[Record], protocol: str) -> Sample:
-    """Return what the records of a fit give for a claim, in its unit."""
+    """Return what the records measured of a claim, in the claim's unit."""
     if protocol == PUBLISHED:
         return measure(claim, records)
     key = _common_key(claim, results)
@@ -195,7 +188,7 @@ def _measured(claim: Claim, results: Results, records: Sequence[Record], protoco
 
 
 def _common_key(claim: Claim, results: Results) -> str:
-    """Return the key of the common protocol's number that is closest to a claim's, '' if there is none."""
+    """Return the key of the common protocol's number that corresponds to a claim, '' if there is none."""
     if claim.split.startswith("train") or claim.stage not in ("final", _last_stage(claim, results)):
         return ""
     if claim.metric == "predictive_entropy":  # of mean log-probabilities, as feldman2018 takes it

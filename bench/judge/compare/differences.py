@@ -1,4 +1,4 @@
-"""Paired differences, over seeds or, for a single seed, over the rows of the test set, and what one side lacks."""
+"""Differences of paired records, over seeds or (for one seed) over test rows; and the metrics that one side lacks."""
 
 from __future__ import annotations
 
@@ -18,11 +18,10 @@ from bench.judge.compare.pairing import CellName, Pairs
 from bench.judge.samples import LAST_EPOCH, Gap, metric
 from bench.judge.stats.paired import Paired
 from bench.judge.stats.prediction import holm
+from bench.judge.stats.rule import ALPHA
 
-ALPHA = 0.05
 IDENTICAL, LOWER, HIGHER, UNSEEN, ONE_SEED = "identical", "B lower", "B higher", "no difference seen", "one seed"
-NO_SPREAD = "no spread"  # all seeds differ by the same, as shares of few images often do by chance
-
+NO_SPREAD = "no spread"  # few seeds, whose differences are equal: for shares of few images that is often chance
 
 MAIN_METRICS = (
     *(f"{task.inside}/{name}" for task in TASKS.values() for name in ("accuracy", "nll", "ece")),
@@ -57,7 +56,7 @@ class Difference:
 
     @property
     def outcome(self) -> str:
-        """Return what can be said."""
+        """Return what the seeds say of the metric."""
         if self.n_equal == len(self.seeds):
             return IDENTICAL
         if self.p_adjusted is None:
@@ -69,7 +68,7 @@ class Difference:
 
 @dataclass(frozen=True)
 class RowTest:
-    """The two networks of one seed on the same rows. It compares these two networks, not their recipes."""
+    """The comparison of two networks of one seed on the same rows. It says nothing of their recipes."""
 
     cell: CellName
     seed: int
@@ -83,7 +82,7 @@ class RowTest:
 
 @dataclass(frozen=True)
 class Lack:
-    """A metric that cannot be compared: some records have it, but these of one side do not."""
+    """A metric that cannot be compared, because these seeds of one side have no number."""
 
     cell: CellName
     metric: str
@@ -93,7 +92,7 @@ class Lack:
 
 
 def differences(pairs: Iterable[Pairs], patterns: Sequence[str]) -> list[Difference]:
-    """Return the differences of the metrics of the patterns that every record has; p-values are adjusted (Holm)."""
+    """Return the differences of all metrics that fit a pattern and that every record has; Holm adjusts the p-values."""
     found = [_difference(cell, name) for cell in pairs for name in _names(cell, patterns) if not _gaps(cell, name)]
     adjusted = holm({place: one.p for place, one in enumerate(found) if one.p is not None})
     return [replace(one, p_adjusted=adjusted.get(place)) for place, one in enumerate(found)]
@@ -114,12 +113,12 @@ def _number(record: Record, name: str) -> float:
 
 
 def lacking(pairs: Iterable[Pairs], patterns: Sequence[str]) -> list[Lack]:
-    """Return the metrics of the patterns that some records have and others lack."""
+    """Return the metrics that fit a pattern and that some records have and others lack."""
     return [lack for cell in pairs for name in _names(cell, patterns) for lack in _gaps(cell, name)]
 
 
 def _names(cell: Pairs, patterns: Sequence[str]) -> list[str]:
-    """Return every metric that some record of either side has as a finite number."""
+    """Return the metrics that fit a pattern and are a finite number in some record of either side."""
     records = [*cell.a, *cell.b]
     final = dict.fromkeys(name for record in records for name in record.metrics)
     last = [record.epochs[-1].metrics for record in records if record.epochs]
@@ -136,7 +135,7 @@ def _fits(name: str, patterns: Sequence[str]) -> bool:
 
 
 def _gaps(cell: Pairs, name: str) -> list[Lack]:
-    """Return where a metric is no number: an entry for each side and reason."""
+    """Return which records have no finite number for a metric: one entry for each side and reason."""
     found: dict[tuple[str, str], list[int]] = {}
     for side, records in (("A", cell.a), ("B", cell.b)):
         for seed, record in zip(cell.seeds, records, strict=True):
@@ -147,10 +146,11 @@ def _gaps(cell: Pairs, name: str) -> list[Lack]:
 
 
 def row_test(cell: CellName, seed: int, a: Scores, b: Scores, inside: str = "mnist") -> RowTest | None:
-    """Compare the accuracies of two networks on the same rows of the set `inside`; None if a side has no scores of it.
+    """Compare the accuracies of two networks on the data set `inside`; None unless both have scores of the same rows.
 
-    The interval is that of a mean of paired differences in -1, 0, 1. The p-value is McNemar's exact one: if there is no
-    difference, a row that only one side has right is as likely to be A's as B's (McNemar 1947, Psychometrika 12).
+    The interval is that of the mean over rows of differences that are -1, 0 or 1. The p-value is McNemar's exact one:
+    without a difference, a row that only one network has right is A's or B's with equal probability (McNemar 1947,
+    Psychometrika 12).
     """
     label, predicted = (f"{inside}/{name}" for name in ("label", "predicted"))
     if any(name not in side for side in (a, b) for name in (label, predicted)):

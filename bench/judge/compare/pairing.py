@@ -1,4 +1,4 @@
-"""Which record of folder A belongs to which of folder B, and how their conditions differ."""
+"""Pairs the records of two folders, A and B, and names the conditions in which the folders differ."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ from bench.core.errors import ConfigError
 from bench.core.reasons import in_words
 from bench.core.records import Record
 from bench.core.store import Store
+from bench.core.text import counted
 from bench.judge.results import Results, made_at, origin_of, select
 from bench.measure.recomputed import contradictions
 from bench.plan.recipes import PROFILES
 
 PROVENANCE = ("cpu", "device_name", "vector_instructions", "products", "threads", "source_sha256", "commit")
 
-AMOUNTS = {  # fields of a profile
+AMOUNTS = {  # field of a profile -> in words
     "epochs": "epochs",
     "steps_per_epoch": "steps an epoch",
     "rows": "rows of the published protocol",
@@ -32,29 +33,33 @@ CellName = tuple[str, str, str]  # approach, recipe, protocol
 
 @dataclass(frozen=True)
 class Side:
-    """One folder: its finished records of one profile, device and precision, the newest of each cell and seed."""
+    """The finished records of one folder under one profile, device and precision, the newest of each cell and seed."""
 
     store: Store
     conditions: tuple[str, ...]  # profile, device, precision
     records: Mapping[tuple[CellName, int], Record]  # by cell and seed
-    problems: tuple[str, ...]
-    unfinished: tuple[str, ...]  # records that have no numbers, each with its reason
+    problems: tuple[str, ...]  # why files cannot be trusted, and which numbers contradict the scores
+    unfinished: tuple[str, ...]  # which records do not count, and why
 
     @classmethod
     def read(cls, store: Store, wanted: Mapping[str, str | None], name: str) -> Side:
-        """Read a folder; `wanted` gives a profile, device or precision where the folder has several.
+        """Read folder `name`, "A" or "B"; raises ConfigError if it has no record, or records of several conditions.
 
-        Raises ConfigError if no record, or records of different conditions, are left.
+        `wanted` has the profile, device and precision to compare, or None for what the folder has.
         """
         records, problems = store.all_records()
         kept = [record for record in records if all(wanted[key] in (None, getattr(record, key)) for key in CONDITIONS)]
         found = sorted({record.conditions for record in kept})
-        if len(found) != 1:
-            listed = "; ".join(", ".join(conditions) for conditions in found) or "none that fits"
+        if not found:
             damaged = f", and {len(problems)} damaged: {problems[0].reason}" if problems else ""
-            hint = "choose with --profile, --device, --precision"
-            hint = hint if found else f"{store.root} has {len(records)} in all{damaged}"
-            raise ConfigError(f"records of folder {name} are of: {listed}; {hint}")
+            raise ConfigError(
+                f"folder {name} has no record to compare; {store.root} has {counted(len(records), 'record')}{damaged}"
+            )
+        if len(found) > 1:
+            listed = "; ".join(map(", ".join, found))
+            raise ConfigError(
+                f"folder {name} has several kinds of records: {listed}; choose with --profile, --device, --precision"
+            )
         profile, device, precision = found[0]
         newest, others = _of_one_version(Results(select(kept, profile, device, precision), {}, with_stale=True).records)
         done = {(record.combination, record.seed): record for record in newest if record.outcome == "done"}
@@ -65,7 +70,7 @@ class Side:
         ]
         unfinished += [f"{name}: {record.title} is left out: {OTHER_VERSIONS}" for record in others]
         unsound = [problem.reason for problem in problems]
-        for record in done.values():  # one of the folders may be somebody else's
+        for record in done.values():  # checked, because a folder may come from other people
             unsound += [
                 f"{name}: {record.title}: {why}" for why in contradictions(record.metrics, store.scores(record))
             ]
@@ -73,9 +78,9 @@ class Side:
 
 
 def _of_one_version(records: Sequence[Record]) -> tuple[list[Record], list[Record]]:
-    """Return the records of each cell that have the versions of its newest record, and the other records.
+    """Return the records with the same versions as the newest record of their cell, and the other records.
 
-    Two folders of different versions may be compared, but the seeds of one cell of a folder must be of one version.
+    Two folders of different versions may be compared, but all seeds of one cell in a folder must have the same.
     """
     newest = {record.combination: record for record in sorted(records, key=made_at)}
     kept = [record for record in records if record.versions == newest[record.combination].versions]
@@ -84,7 +89,7 @@ def _of_one_version(records: Sequence[Record]) -> tuple[list[Record], list[Recor
 
 @dataclass(frozen=True)
 class Pairs:
-    """The records of one cell that both folders have, one pair a seed, in the order of the seeds."""
+    """The records of one cell for the seeds that both folders have, in the order of the seeds."""
 
     cell: CellName
     seeds: tuple[int, ...]
@@ -93,7 +98,7 @@ class Pairs:
 
 
 def pair_records(a: Side, b: Side) -> list[Pairs]:
-    """Return the cells that both folders have with at least one common seed; raises ConfigError if there are none."""
+    """Return the cells with at least one seed that both folders have; raises ConfigError if there are none."""
     common = sorted(a.records.keys() & b.records.keys())
     if not common:
         raise ConfigError("the folders have no finished cell with the same seed in common")
@@ -105,12 +110,12 @@ def pair_records(a: Side, b: Side) -> list[Pairs]:
 
 
 def only_in(one: Side, other: Side) -> list[str]:
-    """Return the finished records that the other folder has no partner for."""
+    """Return the titles of finished records that only the first folder has."""
     return [one.records[key].title for key in sorted(one.records.keys() - other.records.keys())]
 
 
-def differences(a: Side, b: Side, pairs: Iterable[Pairs]) -> list[str]:
-    """Name the conditions that differ between the two sides: they may explain a difference too."""
+def differing_conditions(a: Side, b: Side, pairs: Iterable[Pairs]) -> list[str]:
+    """Return lines on what differs between the sides besides the numbers, and may explain why the numbers differ."""
     both = [(one, other) for cell in pairs for one, other in zip(cell.a, cell.b, strict=True)]
     lines = [
         f"{name}: {one} and {other}"
@@ -133,7 +138,7 @@ def differences(a: Side, b: Side, pairs: Iterable[Pairs]) -> list[str]:
 
 
 def _other_amounts(one: str, other: str) -> list[str]:
-    """Say in which amounts two profiles differ. Different amounts give different numbers even with the same code."""
+    """Return a line on the amounts in which two profiles differ: they change the numbers even of the same code."""
     a, b = PROFILES.get(one), PROFILES.get(other)
     if a is None or b is None or a == b:
         return []
@@ -147,6 +152,6 @@ def _amount(n: int | None) -> str:
 
 
 def made(side: Side, name: str) -> str:
-    """Return one line on what made a side's records."""
+    """Return one line on the machine, versions and code that made a side's records."""
     (said,) = origin_of([record.provenance for record in side.records.values()])
     return f"{name}: {side.store.root}, {', '.join(side.conditions)}; {said}"

@@ -1,8 +1,8 @@
-"""Whether an entry, a folder of somebody else's records, can be believed: what a reader can check without training.
+"""Checks an entry, a folder with records of other people, without training anything.
 
-A record gives its numbers, a sealed file of scores of every test row, the hash of its training rows and its versions.
-An entry whose numbers were edited, whose rows are others, or that shows one run under several seeds contradicts itself.
-That a fit looked at test rows in a way that its record does not tell cannot be seen; `UNSEEN` says so.
+A record has its numbers, the hash of a file with the scores of every test row, the hash of its training rows, and its
+versions. An entry contradicts itself if numbers were edited, if other rows were used, or if one run stands under
+several seeds. If a fit used test rows and its record does not say so, nobody can see it: see `UNSEEN`.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from bench.plan.manifests import ApproachManifest
 from bench.plan.recipes import is_profile, profile, resolve
 from bench.plan.registry import manifests
 
-CLOSE = 1e-4  # relative: of two runs, below 1 % of the rows' NLLs and 10 % of the metrics are as close
-FEW = 5  # so many numbers may be close by chance
-SMOOTH = (NATS, ENTROPY, BRIER)  # units of metrics that are no share of rows
+CLOSE = 1e-4  # relative difference; of two true runs, below 1 % of the rows' NLLs and 10 % of the metrics are closer
+FEW = 5  # fewer numbers may all be close by chance
+SMOOTH = (NATS, ENTROPY, BRIER)  # units of metrics that are not shares of rows, so seldom equal by chance
 UNSEEN = "whether a fit used test rows in a way that its record does not tell: train it again to know"
 
 Judged = Literal["refused", "not checked"]
@@ -46,7 +46,7 @@ class Remark(NamedTuple):
 
 
 def verified(root: Path) -> tuple[int, list[Remark]]:
-    """Return the number of finished records of a results folder, and all that is wrong or could not be checked."""
+    """Return the number of finished records of a folder, and what is wrong or could not be checked."""
     store = Store(root)
     records, problems = store.all_records()
     done = [record for record in records if record.outcome == "done"]
@@ -75,7 +75,7 @@ def _of_record(record: Record, store: Store) -> Iterator[tuple[Judged, str]]:
 
 
 def _trained(record: Record, entry: ApproachManifest) -> Iterator[tuple[Judged, str]]:
-    """Compare the hash of the training rows with that of the split that the recipe names."""
+    """Compare the hash of the training rows with the hash of the recipe's split."""
     try:
         wanted, task = resolve(entry, record.recipe).split, _task(record)
     except ConfigError:  # an unknown recipe: `why_stale` has said so
@@ -98,7 +98,7 @@ def _split_hash(name: str, seed: int, task: str) -> str:
 
 
 def task_of(record: Record) -> TaskData:
-    """Return the data of a record's task; those of mnist for an unknown profile."""
+    """Return the data sets of a record's task; of task mnist if the profile is unknown."""
     return TASKS[_task(record)]
 
 
@@ -107,7 +107,7 @@ def _task(record: Record) -> str:
 
 
 def _scored(record: Record, store: Store) -> Iterator[tuple[Judged, str]]:
-    """Compute the metrics again from the scores, and compare the scored rows with the test rows."""
+    """Compute the metrics from the scores, and compare the scored rows with the test rows."""
     if not store.record_path(record).with_suffix(".npz").is_file():
         yield "not checked", "no scores of its rows are there: its metrics cannot be computed again"
         yield from (("refused", why) for why in contradictions(record.metrics, {}))
@@ -139,7 +139,7 @@ def _scored(record: Record, store: Store) -> Iterator[tuple[Judged, str]]:
 
 
 def _copied(records: Sequence[Record], store: Store) -> Iterator[Remark]:
-    """Find seeds of one cell that are one run: their metrics are equal, or most metrics or rows nearly so."""
+    """Find seeds of one cell that are copies of one run: all metrics are equal, or most metrics or rows are close."""
     seen: dict[tuple[str, ...], list[tuple[Record, FloatArray, FloatArray]]] = {}
     for record in records:
         if not record.epochs or not record.metrics:
@@ -157,7 +157,7 @@ def _copied(records: Sequence[Record], store: Store) -> Iterator[Remark]:
 
 
 def _are_close(a: FloatArray, b: FloatArray) -> bool:
-    """Return whether most numbers that are not near zero are close."""
+    """Return whether most numbers are close, of those that are not near zero in both."""
     if a.shape != b.shape:
         return False
     told = np.maximum(a, b) > CLOSE

@@ -1,4 +1,4 @@
-"""What the gate found: checks, each with a state and its reason."""
+"""The report of the gate: checks, each with a state and a reason."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NOT_COMPARABLE: Final = "not comparable"
 
 @dataclass(frozen=True)
 class GateCheck:
-    """One check that compares no means, such as an exact check."""
+    """A check that is not on the mean of a metric, such as an exact check."""
 
     name: str
     state: State
@@ -30,7 +30,7 @@ class GateCheck:
 
 @dataclass(frozen=True)
 class MetricShift:
-    """A fresh mean beside the reference's."""
+    """A fresh mean and the mean of the reference."""
 
     design: Design
     reference_mean: float
@@ -46,40 +46,40 @@ class MetricShift:
 
 @dataclass(frozen=True)
 class MetricCheck:
-    """One gated metric of one cell."""
+    """The check of one gated metric of one cell."""
 
     cell: str
     key: str
     margin: float
     state: State
     text: str
-    shift: MetricShift | None = None  # None where a number is missing
+    shift: MetricShift | None = None  # None if a number is missing
 
 
 @dataclass(frozen=True)
 class FalseAlarms:
-    """How often the gate fails unchanged code."""
+    """How often the gate fails although the code has not changed."""
 
     by_metrics: float
     by_divergence: float  # if the share of the reference's seeds that diverged is the true one
 
     @property
     def rate(self) -> float:
-        """Return how often it fails by one or the other."""
+        """Return how often it fails for either reason."""
         return 1 - (1 - self.by_metrics) * (1 - self.by_divergence)
 
 
 @dataclass(frozen=True)
 class GateReport:
-    """All that a gate found."""
+    """All checks of a gate, and what its records come from."""
 
     gate: Gate
     metrics: tuple[MetricCheck, ...]
     checks: tuple[GateCheck, ...]
-    made: Mapping[str, Sequence[Provenance]]  # of the records of the reference and of the fresh run
+    made: Mapping[str, Sequence[Provenance]]  # what made the records of "reference" and of "fresh"
     unreadable: Sequence[str]  # why files cannot be trusted
-    idle: Sequence[str]  # cells whose waiver is not needed any more
-    diverged: tuple[DivergenceCounts, ...] = ()  # of each cell with a waiver for seeds that diverge
+    idle: Sequence[str]  # cells with a waiver that is no longer needed
+    diverged: tuple[DivergenceCounts, ...] = ()  # of each cell with an unexpired waiver for diverged seeds
     seconds: float | None = None  # of the fresh run
 
     @property
@@ -94,7 +94,7 @@ class GateReport:
 
     @property
     def false_alarms(self) -> FalseAlarms | None:
-        """Return how often unchanged code fails; None where no metric could be judged."""
+        """Return how often unchanged code fails; None if no metric could be judged."""
         designs = [check.shift.design for check in self.metrics if check.shift is not None]
         if not designs:
             return None
@@ -105,7 +105,7 @@ class GateReport:
 
 
 def excuse(gate: Gate, cell: str, why: str, today: datetime.date, without: State = MISSING) -> tuple[State, str]:
-    """Return WAIVED while an unexpired waiver covers this cell, otherwise the state `without`, each with its reason."""
+    """Return WAIVED if an unexpired waiver covers this cell, otherwise the state `without`; both with their reason."""
     mine = [waiver for waiver in gate.waivers if waiver.cell == cell and not waiver.diverged]
     valid = [waiver for waiver in mine if today <= waiver.until]
     if valid:

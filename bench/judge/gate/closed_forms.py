@@ -1,4 +1,4 @@
-"""Numbers that are known without training: the worked example, a blind network, a network of zeros."""
+"""Checks numbers that are known without training: of the worked example, a blind network, a network of zeros."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ from numpy.typing import NDArray
 
 from bench.core.records import PrunedRow, Record
 from bench.data.splits import load_split
-from bench.judge.claims import WORKED_EXAMPLE, load_claims, match
+from bench.judge.claims import WORKED_EXAMPLE, load_claims, measure
 from bench.judge.gate.checks import FAIL, MISSING, PASS, GateCheck
 from bench.judge.gate.config import Gate, GatedCell
 from bench.judge.gate.exact import TEST_SPLIT
+from bench.judge.gate.fresh import BLIND
 from bench.judge.gate.samples import Folder, finished, fresh_records, labels_measured, title_of
 from bench.judge.stats.rule import EXACT, judge_one
 
@@ -21,14 +22,15 @@ LOG_K = math.log(10)
 FLOAT32 = 1e-6  # log-probabilities are float32
 
 
-def closed_form_checks(gate: Gate, uniform: Sequence[Record], reference: Folder, fresh: Folder) -> list[GateCheck]:
-    """Return the checks; `uniform` has the fresh records of the approach of that name."""
-    return [_worked_example(), _blind(uniform), _zeros(gate, reference, fresh)]
+def closed_form_checks(gate: Gate, reference: Folder, fresh: Folder) -> list[GateCheck]:
+    """Return the checks of all three."""
+    blind = fresh.results.cell(BLIND, "published", "common")
+    return [_worked_example(), _blind(blind), _zeros(gate, reference, fresh)]
 
 
 def _worked_example() -> GateCheck:
     claims = [claim for claim in load_claims() if claim.approach == WORKED_EXAMPLE]
-    verdicts = [judge_one(row.claim, row.sample) for row in match(claims, [])]
+    verdicts = [judge_one(claim, measure(claim, [])) for claim in claims]
     wrong = [verdict.claim.id for verdict in verdicts if verdict.outcome != EXACT]
     if wrong or not verdicts:
         return GateCheck("worked example", FAIL, f"outside the printed digits: {', '.join(wrong) or 'no claim'}")
@@ -51,9 +53,9 @@ def _blind(records: Sequence[Record]) -> GateCheck:
 
 
 def _zeros(gate: Gate, reference: Folder, fresh: Folder) -> GateCheck:
-    """Check the networks without weights: they always answer class 0, and score as a network that answers 1/K.
+    """Check pruned networks without any weight: they always answer class 0, with probability 1/K.
 
-    Not every approach can be pruned. Where the reference's records hold such a network, every fresh record must.
+    Not every approach can be pruned. If the reference's records of a cell have such a network, fresh ones must too.
     """
     y = load_split(TEST_SPLIT, 0).y.numpy()
     n_seen, without = 0, []
@@ -75,7 +77,7 @@ def _zeros(gate: Gate, reference: Folder, fresh: Folder) -> GateCheck:
 
 
 def _pruning(gate: Gate, cell: GatedCell, reference: Folder, fresh: Folder) -> list[Record]:
-    """Return the finished fresh records that have a network without weights, or must have one."""
+    """Return the finished fresh records that have a network without weights or must have one."""
     is_pruned = any(_without_weights(record) for record in finished(reference.cell(cell)))
     records = finished(fresh_records(gate, cell, fresh))
     return [record for record in records if is_pruned or _without_weights(record)]
@@ -87,7 +89,7 @@ def _without_weights(record: Record) -> list[PrunedRow]:
 
 
 def _no_zeros(row: PrunedRow, y: NDArray[np.generic]) -> str:
-    """Return which numbers a network of zeros cannot have, or ''."""
+    """Return what is wrong with the numbers of a network of zeros, or ''."""
     share = float((y == 0).mean())  # .098 of all 10,000
     if abs((row.accuracy or 0) - share) > 1e-9 or abs((row.nll or 0) - LOG_K) > FLOAT32:
         return f"{row}, but class 0 has {share}"

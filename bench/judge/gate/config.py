@@ -1,4 +1,4 @@
-"""Reads and checks `results/reference/gate.toml`, which says what is gated."""
+"""Reads and checks `results/reference/gate.toml`, which says what the gate compares."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from bench.plan.recipes import profile, resolve
 from bench.plan.registry import manifest
 
 GATE = REFERENCE / "gate.toml"
-LEAST_REFERENCE = 8  # seeds: with fewer, t(k - 1) at Holm's levels hides any fault
-LEAST_FRESH = 2  # seeds: the exact checks compare seeds with each other
-TRAIN = "{train}"  # in a metric's key: the recipe's training split
+LEAST_REFERENCE = 8  # seeds; with fewer, t(k - 1) at Holm's levels is so wide that it hides any fault
+LEAST_FRESH = 2  # seeds; the exact checks compare seeds with each other
+TRAIN = "{train}"  # stands for the recipe's training split in a metric's key
 
 Seed = Annotated[int, Meta(ge=0)]
 
@@ -36,7 +36,7 @@ class GatedMetric(TomlTable, frozen=True):
 
 @dataclass(frozen=True)
 class GatedCell:
-    """One cell, its metrics, and how many fresh seeds it gets."""
+    """One cell, its metrics, and its number of fresh seeds."""
 
     approach: str
     recipe: str
@@ -56,16 +56,16 @@ class GatedCell:
 
 
 class Waiver(TomlTable, frozen=True):
-    """Permission for a cell to be missing, or for some of its seeds to diverge, up to and including a day."""
+    """Allows a cell to be missing, or some of its seeds to diverge, up to and including a day."""
 
     cell: Text
     until: datetime.date
     reason: Text
-    diverged: tuple[Seed, ...] = ()  # reference seeds that diverged: fresh ones may too; (): may be missing
+    diverged: tuple[Seed, ...] = ()  # reference seeds that diverged, so fresh ones may too; (): the cell may be missing
 
 
 class GatedRow(TomlTable, frozen=True):
-    """Cells of one approach and protocol that are gated alike."""
+    """Cells of one approach and protocol with the same metrics."""
 
     approach: Text
     recipes: Annotated[tuple[Text, ...], Meta(min_length=1)]
@@ -75,10 +75,10 @@ class GatedRow(TomlTable, frozen=True):
 
 
 class Repeat(TomlTable, frozen=True):
-    """What is trained twice."""
+    """The cells that are trained twice, with one seed."""
 
-    seed: Seed  # of the reference
-    cells: Annotated[tuple[Text, ...], Meta(min_length=1)]  # names
+    seed: Seed  # a seed of the reference
+    cells: Annotated[tuple[Text, ...], Meta(min_length=1)]  # names of gated cells
 
 
 class Gate(TomlTable, frozen=True):
@@ -88,13 +88,13 @@ class Gate(TomlTable, frozen=True):
     profile: Text
     device: Text
     precision: Text
-    alpha: Annotated[float, Meta(ge=1e-6, le=0.5)]  # chance of any false alarm, at most
-    reference_seeds: Annotated[int, Meta(ge=LEAST_REFERENCE)]  # fewest
+    alpha: Annotated[float, Meta(ge=1e-6, le=0.5)]  # greatest probability of any false alarm
+    reference_seeds: Annotated[int, Meta(ge=LEAST_REFERENCE)]  # at least so many
     fresh_seeds: Annotated[tuple[Seed, ...], Meta(min_length=LEAST_FRESH)]
-    limit_s: Annotated[float, Meta(ge=1)]  # seconds that a fresh run should take at most
+    limit_s: Annotated[float, Meta(ge=1)]  # a fresh run should take at most so many seconds
     gated: Annotated[tuple[GatedRow, ...], Meta(min_length=1)]
     repeat: Repeat
-    splits: dict[str, Sha256]  # "SPLIT/SEED", or "SPLIT" where no seed matters
+    splits: dict[str, Sha256]  # "SPLIT/SEED" -> hash of its rows; "SPLIT" for splits that are the same for every seed
     waivers: tuple[Waiver, ...] = msgspec.field(name="waiver", default=())
 
     @property
@@ -116,7 +116,7 @@ class Gate(TomlTable, frozen=True):
         return self.fresh_seeds[: cell.n_seeds]
 
     def planned(self, cell: GatedCell, seeds: Sequence[int], apart: bool = False) -> list[Cell]:
-        """Return a cell as today's code would run it, once for each seed."""
+        """Return the cell for each seed, as today's code would run it."""
         return cells(
             Selection(
                 approaches=(cell.approach,),
@@ -142,7 +142,7 @@ def load_gate(path: Path = GATE) -> Gate:
 
 
 def _check(gate: Gate) -> None:
-    """Raise ConfigError for names that are not known, and for seeds and cells that do not go together."""
+    """Raise ConfigError for unknown names, for names and seeds given twice, and for seeds that cannot be used."""
     profile(gate.profile)
     names = [cell.name for cell in gate.cells]
     _check_once("gated cell", names)

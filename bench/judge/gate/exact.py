@@ -1,7 +1,6 @@
-"""The exact part of the gate: equalities that noise between seeds cannot break.
+"""The exact checks of the gate: equalities that hold whatever the noise between seeds.
 
-A check is `missing` if no fresh record has finished, or if a finished one lacks what the check looks at. A seed that is
-trained twice agrees to the last bit. So does the reference, if it was made in the same way.
+A check is `missing` if no fresh record has finished, or if a finished record lacks what the check looks at.
 """
 
 from __future__ import annotations
@@ -12,6 +11,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from bench.core.canonical import plain
 from bench.core.errors import BenchError
 from bench.core.reasons import in_words
 from bench.core.records import Record
@@ -25,12 +25,12 @@ from bench.judge.samples import Gap, metric
 from bench.plan.registry import manifest
 
 TEST_SPLIT = "test10k"
-WITH_SEED = ("train50k", "heldout10k-of-train")  # splits that every seed draws for itself
+WITH_SEED = ("train50k", "heldout10k-of-train")  # splits that differ between seeds
 SAME_MACHINE = ("cpu", "vector_instructions", "threads", "source_sha256", "versions")
 
 
 def plan_check(gate: Gate, cell: GatedCell, reference: Folder) -> GateCheck:
-    """Check that today's code would run what the reference ran: recipe values, rows, data, draws and definitions."""
+    """Check that today's code would run what the reference ran: same recipe values, rows, data, draws, definitions."""
     records = reference.cell(cell)
     name = f"plan {cell.name}"
     if not records:
@@ -50,26 +50,21 @@ def plan_check(gate: Gate, cell: GatedCell, reference: Folder) -> GateCheck:
 
 def _changed(record: Record, values: Mapping[str, object]) -> str:
     old = record.recipe_values
-    names = [name for name in {**old, **values} if _plain(old.get(name)) != _plain(values.get(name))]
+    names = [name for name in {**old, **values} if plain(old.get(name)) != plain(values.get(name))]
     return "".join(f"; {name} was {old.get(name)}, is {values.get(name)}" for name in names)
 
 
-def _plain(value: object) -> object:
-    return list(value) if isinstance(value, tuple) else value
-
-
 def data_check(gate: Gate, reference: Folder, fresh: Folder) -> GateCheck:
-    """Check that the records were made from today's data files, and that fresh records name all of the reference's."""
+    """Check that all records were made from today's data files, and that fresh records name those of the reference."""
     today = data_hashes()
     changed: set[str] = set()
     silent, n_fresh = [], 0
     for cell in gate.cells:
         old, new = finished(reference.cell(cell)), finished(fresh.cell(cell))
-        changed |= {
-            name for record in [*old, *new] for name, sha in _made_from(record).items() if today.get(name) != sha
-        }
-        wanted = {name for record in old for name in _made_from(record)} or today.keys()
-        silent += [title_of(cell, record) for record in new if not wanted <= _made_from(record).keys()]
+        for record in [*old, *new]:
+            changed |= {name for name, sha in record.provenance.data_sha256.items() if today.get(name) != sha}
+        wanted = {name for record in old for name in record.provenance.data_sha256} or today.keys()
+        silent += [title_of(cell, record) for record in new if not wanted <= record.provenance.data_sha256.keys()]
         n_fresh += len(new)
     if changed:
         return GateCheck("data", FAIL, f"not the files of the records: {', '.join(sorted(changed))}")
@@ -78,19 +73,15 @@ def data_check(gate: Gate, reference: Folder, fresh: Folder) -> GateCheck:
     return GateCheck("data", PASS, f"{n_fresh} fresh records, {len(today)} hashes")
 
 
-def _made_from(record: Record) -> Mapping[str, str]:
-    return record.provenance.data_sha256
-
-
 def _without(titles: Sequence[str], n: int, what: str) -> str:
-    """Say which of n fresh records lack what a check looks at."""
+    """Return how many of n fresh records lack what a check looks at, and the first one."""
     if not n:
         return "no fresh record has finished"
     return f"{len(titles)} of {n} fresh records without {what}, first {titles[0]}"
 
 
 def split_checks(gate: Gate, fresh: Folder, today: datetime.date) -> list[GateCheck]:
-    """Check that every split has the rows that the gate file pins, loaded here and in the fits of the fresh run."""
+    """Check that every split has the rows whose hash the gate file gives, as loaded here and as trained on."""
     trained = [cell for cell in gate.cells if manifest(cell.approach).task == "mnist"]
     return [
         *(_loaded(name, pinned) for name, pinned in gate.splits.items()),
@@ -143,7 +134,7 @@ def label_check(gate: Gate, fresh: Folder) -> GateCheck:
 
 
 def seed_check(gate: Gate, cell: GatedCell, reference: Folder, fresh: Folder, today: datetime.date) -> GateCheck:
-    """Check that no two seeds share a number: gated metrics are continuous, so a tie means that a seed was ignored."""
+    """Check that no two seeds have equal numbers. Gated metrics are continuous, so equality means an ignored seed."""
     new = finished(fresh_records(gate, cell, fresh))
     if not new:
         return GateCheck(f"seeds {cell.name}", *excuse(gate, cell.name, "no fresh seed has finished", today))
@@ -158,7 +149,10 @@ def seed_check(gate: Gate, cell: GatedCell, reference: Folder, fresh: Folder, to
 
 
 def repeat_checks(gate: Gate, reference: Folder, fresh: Folder, again: Folder) -> list[GateCheck]:
-    """Check that a seed trained twice gives the same numbers: the reference's too, if it was made in the same way."""
+    """Check that a seed trained twice gives the same numbers to the last bit.
+
+    The reference must have these numbers too, if it was made in the same way.
+    """
     checks = []
     for name in gate.repeat.cells:
         cell = gate.cell(name)

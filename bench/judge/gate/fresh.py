@@ -13,8 +13,8 @@ from bench.run.options import Options
 from bench.run.remote.opening import open_executor, threads_of_a_fit
 from bench.run.runner import Watcher, run
 
-AGAIN = "again"  # folder, inside that of the fresh run, with the second run of the repeated cells
-BLIND = "uniform"  # the approach whose scores are known
+AGAIN = "again"  # folder in that of the fresh run, for the second run of the repeated cells
+BLIND = "uniform"  # the approach that answers 1/K for every class, so its scores are known
 
 
 def run_fresh(
@@ -25,13 +25,13 @@ def run_fresh(
     executor: str = "process",
     workers: int | None = None,
 ) -> None:
-    """Run what the gate looks at into an empty folder.
+    """Run all that the gate compares, into a folder without records.
 
-    Cells whose seeds are compared as samples may run several at a time. Repeats run alone, with as many threads as the
-    reference: another number of threads rounds differently.
+    Several cells may run at a time. But repeated cells run one after the other, each with all `threads`: another number
+    of threads rounds differently, and these are compared to the last bit.
 
     Raises:
-        ConfigError: the folder has records already. Nothing tells them from fresh ones.
+        ConfigError: the folder has records already, which could not be told from fresh ones.
     """
     if any((root / "records").glob("*/*.json")):
         raise ConfigError(f"{root} has records already; give an empty folder, or judge these with --fresh {root}")
@@ -48,19 +48,19 @@ def fresh_cells(gate: Gate) -> list[Cell]:
 
 
 def repeated_cells(gate: Gate) -> list[Cell]:
-    """Return the cells that are run twice. Each seed runs by itself, so that both runs compute the same way."""
+    """Return the cells that run twice. Each seed runs by itself, so that both runs compute in the same way."""
     names, seed = gate.repeat.cells, gate.repeat.seed
     return [planned for name in names for planned in gate.planned(gate.cell(name), [seed], apart=True)]
 
 
 def blind_cells(gate: Gate) -> list[Cell]:
-    """Return the cell of the approach whose scores are known."""
+    """Return the cell of the blind network."""
     return gate.planned(GatedCell(BLIND, "published", "common", 1, ()), gate.fresh_seeds[:1])
 
 
 def _run(
     chosen: list[Cell], root: Path, threads: int | None, watcher: Watcher, executor: str | Processes | Pool
 ) -> None:
-    # Keep no fitted posterior: a gate measures once, and a full disk would look like a fault.
+    # No posterior is kept: a gate measures once, and a full disk would look like a fault of the code.
     options = Options(root=str(root.resolve()), threads=threads, retain=False)
     run(chosen, Store(root), options, watcher, executor)

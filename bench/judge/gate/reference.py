@@ -1,7 +1,7 @@
-"""The reference distributions: which cells with how many seeds, in stages that are made one after the other.
+"""The reference: which cells are run with how many seeds, for verdicts, the gate and ladders to compare with.
 
-Verdicts, the gate and ladders compare with them. Every seed counts. A seed that diverged leaves a verdict open. The
-gate counts it among the diverged seeds, but has no number of it to compare, so a ninth seed is made in its place.
+It is made in stages. Every seed counts: a verdict stays open if a seed diverged. The gate counts diverged seeds, but
+has no number of them to compare. So the cell gets a ninth seed.
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ from bench.plan.registry import of_group
 
 @dataclass(frozen=True)
 class Stage:
-    """Cells to make for the reference: which, with which profile and how many seeds."""
+    """The cells of a part of the reference, their profile and their number of seeds."""
 
     profile: str
     seeds: int
     cells: Callable[[Selection], list[Cell]]
     title: str
-    fewer: Mapping[str, int] = field(default_factory=dict)  # approaches with fewer seeds than the others
+    fewer: Mapping[str, int] = field(default_factory=dict)  # approach -> number of seeds, if it gets fewer
 
 
 def _reports(selection: Selection) -> list[Cell]:
-    """Return the published recipes, measured as the documents measure."""
+    """Return the cells of the published recipes, measured as the documents measure."""
     return cells(dataclasses.replace(selection, recipes=("published",), protocols=("published",)))
 
 
 def _alternatives(selection: Selection) -> list[Cell]:
-    """Return the recipes that a reported number could have come from instead, measured as the documents measure."""
+    """Return the cells of the recipes that a reported number could have come from instead, measured likewise."""
     recipes: dict[str, dict[str, None]] = {}  # by approach
     for entry in of_group(DOCUMENTS).values():
         for one in alternatives(entry) if entry.document else ():
@@ -69,7 +69,7 @@ STAGES: dict[str, Stage] = {
 
 
 def cells_of_stage(stage: Stage, selection: Selection) -> list[Cell]:
-    """Return the cells of a stage; `selection` gives device, precision and seeds (by default the stage's)."""
+    """Return the cells of a stage; `selection` gives device, precision, and seeds if they are not the stage's."""
     if selection.seeds:
         return stage.cells(dataclasses.replace(selection, profile=stage.profile))
     found = stage.cells(dataclasses.replace(selection, profile=stage.profile, seeds=tuple(range(stage.seeds))))
@@ -78,24 +78,19 @@ def cells_of_stage(stage: Stage, selection: Selection) -> list[Cell]:
 
 @dataclass(frozen=True)
 class RecipeToDo:
-    """The missing cells of one approach and recipe, all seeds and protocols, and their expected cost."""
+    """The missing cells of one approach and recipe (all seeds and protocols), and how long they will take."""
 
     cells: tuple[Cell, ...]
-    seconds: float | None  # None: no record to learn from
+    seconds: float | None  # None if unknown
 
     @property
     def title(self) -> str:
-        """Return the name of what is trained."""
+        """Return the approach and the recipe."""
         return f"{self.cells[0].approach} {self.cells[0].recipe}"
 
 
 def in_cost_order(to_do: Iterable[Cell], costs: dict[str, CostEstimate]) -> list[RecipeToDo]:
-    """Group the missing cells by approach and recipe, the cheapest first, those without a known cost last.
-
-    Args:
-        to_do: cells without a final record.
-        costs: expected cost of a cell by its key.
-    """
+    """Group cells by approach and recipe: cheapest group first, unknown cost last; `costs` are by key of a cell."""
     groups: dict[tuple[str, str], list[Cell]] = {}
     for cell in to_do:
         groups.setdefault((cell.approach, cell.recipe), []).append(cell)

@@ -1,8 +1,8 @@
-"""The statistical part of the gate: is each fresh mean inside the reference's prediction interval?
+"""The statistical checks of the gate: is each fresh mean inside the reference's prediction interval?
 
-It also compares how often seeds diverge. The waiver of a cell names the reference's seeds that diverged; the gate
-leaves out these, and no others. It compares the means of the seeds that did not diverge. How many fresh seeds may
-diverge follows from the reference's share.
+A waiver can allow seeds of a cell to diverge: it names the reference seeds that diverged. Then the gate compares the
+means of the seeds that did not diverge, and checks separately that fresh seeds do not diverge more often than the
+reference's. If a reference seed diverged without a waiver, the metrics of its cell are `missing`.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from bench.judge.stats.prediction import holm
 
 @dataclass(frozen=True)
 class Divergence:
-    """The diverged seeds of a cell with a waiver for them."""
+    """The diverged seeds of a cell that has a waiver for them."""
 
     waiver: Waiver
     counts: DivergenceCounts
-    is_late: bool
+    is_late: bool  # the waiver has ended
 
     @property
     def name(self) -> str:
@@ -34,20 +34,20 @@ class Divergence:
         return f"diverged seeds {self.waiver.cell}"
 
     @property
-    def any(self) -> bool:
+    def is_needed(self) -> bool:
         """Return whether the waiver is needed."""
         return self.counts.of_reference + self.counts.of_fresh > 0
 
 
 @dataclass(frozen=True)
 class _Pair:
-    """One metric of one cell: what the reference has, what the fresh run has."""
+    """One metric of one cell, in the reference and in the fresh run."""
 
     cell: GatedCell
     metric: GatedMetric
     reference: Sample
     fresh: Sample
-    n_diverged: int  # fresh seeds that diverged, where a waiver lets them
+    n_diverged: int  # fresh seeds that diverged and are covered by a waiver
     problem: str  # why the reference cannot be used, or ''
 
     @property
@@ -68,14 +68,19 @@ class _Pair:
         return Design(self.reference.sd, self.reference.n, self.fresh.n, self.metric.margin)
 
     @property
-    def difference(self) -> float:
-        assert self.fresh.mean is not None
+    def means(self) -> tuple[float, float]:
         assert self.reference.mean is not None
-        return self.fresh.mean - self.reference.mean
+        assert self.fresh.mean is not None
+        return self.reference.mean, self.fresh.mean
+
+    @property
+    def p_value(self) -> float:
+        reference, fresh = self.means
+        return self.design.p_value(fresh - reference)
 
 
 def divergences(gate: Gate, reference: Folder, fresh: Folder, today: datetime.date) -> list[Divergence]:
-    """Return what diverged in each cell that has a waiver for it, also where the waiver has ended."""
+    """Return the diverged seeds of each cell with a waiver for them, even if the waiver has ended."""
     found = []
     for waiver in gate.waivers:
         if waiver.diverged:
@@ -90,9 +95,9 @@ def divergences(gate: Gate, reference: Folder, fresh: Folder, today: datetime.da
 def judge_shifts(
     gate: Gate, reference: Folder, fresh: Folder, diverged: Sequence[Divergence], today: datetime.date
 ) -> tuple[list[MetricCheck], list[GateCheck]]:
-    """Check every gated metric and the diverged seeds; p-values are adjusted over all of them (Holm)."""
+    """Check every gated metric and the diverged seeds. Holm's procedure adjusts the p-values over all these checks."""
     pairs = [pair for cell in gate.cells for pair in _pairs(gate, cell, reference.cell(cell), fresh, today)]
-    p_values = {pair.name: pair.design.p_value(pair.difference) for pair in pairs if pair.is_testable}
+    p_values = {pair.name: pair.p_value for pair in pairs if pair.is_testable}
     p_values |= {found.name: found.counts.p_value for found in diverged if not found.is_late}
     adjusted = holm(p_values)
     metrics = [_judge(gate, pair, adjusted.get(pair.name), len(adjusted), today) for pair in pairs]
@@ -117,13 +122,13 @@ def _pairs(
 
 
 def _waiver_of(gate: Gate, cell: GatedCell, today: datetime.date) -> Waiver | None:
-    """Return the waiver that lets seeds of a cell diverge; None if there is none or it has ended."""
+    """Return the unexpired waiver that allows seeds of a cell to diverge, if there is one."""
     mine = (waiver for waiver in gate.waivers if waiver.diverged and waiver.cell == cell.name)
     return next((waiver for waiver in mine if today <= waiver.until), None)
 
 
 def _unusable(gate: Gate, records: Sequence[Record], known: Sample) -> str:
-    """Return why a reference distribution cannot be used, or ''."""
+    """Return why the reference's numbers cannot be used, or ''."""
     if not records:
         return "no reference records"
     both = [record for record in records if record.seed in gate.fresh_seeds]
@@ -137,39 +142,42 @@ def _unusable(gate: Gate, records: Sequence[Record], known: Sample) -> str:
 
 
 def _judge(gate: Gate, pair: _Pair, p: float | None, n_tests: int, today: datetime.date) -> MetricCheck:
-    def check(state: State, text: str, shift: MetricShift | None = None) -> MetricCheck:
-        return MetricCheck(pair.cell.name, pair.metric.key, pair.metric.margin, state, text, shift)
+    """Check a metric, from its adjusted p-value; None if the pair is not testable."""
+    shift = None
+    if p is None:
+        state, text = _not_testable(gate, pair, today)
+    else:
+        shift = MetricShift(pair.design, *pair.means, p, pair.design.smallest_shift(gate.alpha / n_tests))
+        state, text = _compared(gate, pair, shift)
+    return MetricCheck(pair.cell.name, pair.metric.key, pair.metric.margin, state, text, shift)
 
+
+def _not_testable(gate: Gate, pair: _Pair, today: datetime.date) -> tuple[State, str]:
     if pair.problem:
-        return check(MISSING, pair.problem)
-    gap = pair.fresh.gap
+        return MISSING, pair.problem
     if pair.n_diverged == pair.cell.n_seeds:
-        return check(FAIL, "every fresh seed diverged")
-    if gap is None and pair.n_missing:
-        return check(
-            *excuse(gate, pair.cell.name, f"{pair.n_missing} of {pair.cell.n_seeds} fresh seeds missing", today)
-        )
-    if gap is not None:
-        without: State = FAIL if gap.is_fault else MISSING
-        return check(*excuse(gate, pair.cell.name, gap.reason, today, without))
-    assert p is not None
-    assert pair.reference.mean is not None
-    assert pair.fresh.mean is not None
-    design = pair.design
-    shift = MetricShift(design, pair.reference.mean, pair.fresh.mean, p, design.smallest_shift(gate.alpha / n_tests))
-    outside, matters = p < gate.alpha, abs(pair.difference) > pair.metric.margin
+        return FAIL, "every fresh seed diverged"
+    gap = pair.fresh.gap
+    if gap is None:
+        why = f"{pair.n_missing} of {pair.cell.n_seeds} fresh seeds missing"
+        return excuse(gate, pair.cell.name, why, today)
+    return excuse(gate, pair.cell.name, gap.reason, today, FAIL if gap.is_fault else MISSING)
+
+
+def _compared(gate: Gate, pair: _Pair, shift: MetricShift) -> tuple[State, str]:
+    outside, matters = shift.p_adjusted < gate.alpha, abs(shift.difference) > pair.metric.margin
     if outside and matters:
-        return check(FAIL, f"outside its interval and beyond the margin, {pair.metric.reason}", shift)
+        return FAIL, f"outside its interval and beyond the margin, {pair.metric.reason}"
     words = ["beyond the interval, within the margin"] * outside
     words += [f"{pair.n_diverged} of {pair.cell.n_seeds} fresh seeds diverged"] * bool(pair.n_diverged)
-    return check(PASS, "; ".join(words), shift)
+    return PASS, "; ".join(words)
 
 
 def _divergence_check(gate: Gate, found: Divergence, p_adjusted: float) -> GateCheck:
     """Check that an unexpired waiver covers the diverged seeds, and that fresh seeds do not diverge more often."""
     counts, waiver = found.counts, found.waiver
     text = f"{counts.of_fresh} of {counts.m} fresh seeds, {counts.of_reference} of {counts.k} of the reference"
-    if not found.any:
+    if not found.is_needed:
         return GateCheck(found.name, PASS, text)
     if found.is_late:
         return GateCheck(found.name, MISSING, f"{text} (their waiver ended on {waiver.until})")

@@ -1,4 +1,4 @@
-"""The answer to a ladder's question, as numbers made from effects; `bench.show.tables.answer` puts it into words."""
+"""The answer to a ladder's question, as numbers; `bench.show.tables.answer` puts it into words."""
 
 from __future__ import annotations
 
@@ -16,36 +16,36 @@ from bench.judge.stats.prediction import LEVEL
 
 
 class LargestStep(NamedTuple):
-    """The step that moves the number most, and how far it is ahead of the next."""
+    """The step that changes the number most, and how much more than the next step."""
 
     name: str
     share: float | None  # of the sum of all steps; None if the steps differ in sign
     way: float  # sum of all steps
-    following: str  # the next largest step, '' if there is none
-    lead: Paired | None  # how much more it moves the number than the next; None without common seeds
-    n_others: int  # steps among which it was chosen, besides itself
+    following: str  # name of the next largest step, '' if there is none
+    lead: Paired | None  # size of this step minus size of the next, by seed; None without common seeds
+    n_others: int  # number of all other steps
 
     @property
     def lead_interval(self) -> tuple[float, float] | None:
         """Return the interval of the lead, adjusted for the choice of the largest step; None for one seed.
 
-        The choice is wrong if one of the other steps is in truth the largest. So Bonferroni's adjustment divides the
-        5 % by the number of the other steps.
+        The choice is wrong if any of the other steps is truly the largest, so Bonferroni's adjustment divides the 5 %
+        by their number.
         """
         half = None if self.lead is None else self.lead.half_width(1 - (1 - LEVEL) / max(1, self.n_others))
         return None if self.lead is None or half is None else (self.lead.mean - half, self.lead.mean + half)
 
 
 class Walk(NamedTuple):
-    """The way from the baseline to the number, measured by one estimator."""
+    """The steps from the baseline to the reported number, measured by one estimator."""
 
     estimator: Estimator
     levels: tuple[Sample, ...]  # of each step, in the claim's unit
-    added: Mapping[str, Effect]  # by the name of each step but the first, in the claim's unit
+    added: Mapping[str, Effect]  # name of a step (not the first) -> what it adds, in the claim's unit
 
     @property
     def largest(self) -> LargestStep | None:
-        """Return the largest step; None unless all steps are measured."""
+        """Return the largest step; None unless every step is measured."""
         measured = [(name, effect.paired) for name, effect in self.added.items() if effect.paired is not None]
         if len(measured) < len(self.added):
             return None
@@ -58,17 +58,17 @@ class Walk(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """All that is known of a question."""
+    """A question, and the numbers that answer it."""
 
     question: Question
     claim: Claim
     baseline: Claim
-    walks: tuple[Walk, ...]  # by each estimator
-    by_estimator: Mapping[str, Effect]  # the document's estimator minus each other one, on the number's own fit
+    walks: tuple[Walk, ...]  # one for each estimator
+    by_estimator: Mapping[str, Effect]  # the document's estimator minus each other one, for the last step's fit
 
 
 def find(question: Question, numbers: Numbers, claims: Iterable[Claim]) -> Answer:
-    """Return what the records say; raises ConfigError for an unknown claim."""
+    """Return the answer that the records give; raises ConfigError for an unknown claim."""
     known = {claim.id: claim for claim in claims}
     for name in (question.claim, question.baseline):
         if name not in known:
@@ -88,7 +88,7 @@ def _walk(estimator: Estimator, steps: Sequence[Step], numbers: Numbers, claim: 
     places = [estimator.of(step) for step in steps]
     found = [numbers.by_seed(place) for place in places]
     every = [set(values) for values, _ in found if values]
-    same = set.intersection(*every) if every else set()  # of seeds, so that the steps lead from level to level
+    same = set.intersection(*every) if every else set()  # seeds of all steps, so that sizes and levels add up
     levels = tuple(
         Sample(
             tuple(in_claim_unit(claim, value) for seed, value in values.items() if seed in same or not same),
@@ -104,7 +104,7 @@ def _walk(estimator: Estimator, steps: Sequence[Step], numbers: Numbers, claim: 
 
 
 def _effect(effect: Effect, claim: Claim) -> Effect:
-    """Return an effect in the claim's unit."""
+    """Convert an effect to the claim's unit."""
     if effect.paired is None:
         return effect
     before, after = (
@@ -114,7 +114,7 @@ def _effect(effect: Effect, claim: Claim) -> Effect:
 
 
 def _lead(largest: Paired, following: Paired) -> Paired | None:
-    """Pair the sizes of two steps by seed, each counted along its own mean direction."""
+    """Pair the sizes of two steps by seed. Each size is positive in the direction of its mean."""
     sizes = [
         dict(zip(one.seeds, (math.copysign(1, one.mean) * value for value in one.differences), strict=True))
         for one in (following, largest)

@@ -1,4 +1,4 @@
-"""The ladder of an approach: rungs of its manifest's corrections and variants, and those of `ladders.toml`."""
+"""Makes the ladder of an approach, from its manifest (corrections, variants) and from `ladders.toml` (other rungs)."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def ladder(approach: str, path: Path = LADDERS) -> Ladder:
 
 
 def _corrections(entry: ApproachManifest, compared: Keys) -> Iterator[Rung]:
-    """Yield each correction alone, then one after the other, up to the corrected recipe."""
+    """Yield a rung for each correction alone, then for each correction added to the ones before, up to `corrected`."""
     if "corrected" not in entry.recipes:
         return
     names = entry.recipes["corrected"].corrections
@@ -51,7 +51,7 @@ def _corrections(entry: ApproachManifest, compared: Keys) -> Iterator[Rung]:
 
 
 def _with(entry: ApproachManifest, names: tuple[str, ...]) -> str:
-    """Return the published recipe with these corrections; `corrected` where that is the same training."""
+    """Return the published recipe with these corrections; `corrected` if that trains the same."""
     recipe = "+".join(["published", *names])
     given, corrected = resolve(entry, recipe), resolve(entry, "corrected")
     same = (given.split, given.values) == (corrected.split, corrected.values)
@@ -59,7 +59,7 @@ def _with(entry: ApproachManifest, names: tuple[str, ...]) -> str:
 
 
 def _variants(entry: ApproachManifest, written: RungEntry, compared: Keys) -> Iterator[Rung]:
-    """Yield the change that the base makes of the published recipe, if any, and each variant of the base."""
+    """Yield a rung for each variant of the base, and one for the base itself, if it is a variant of `published`."""
     *_, own = written.base.split("+")
     for name in entry.variants if written.variants is None else written.variants:
         before = "published" if name == own else written.base

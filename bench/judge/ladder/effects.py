@@ -1,4 +1,4 @@
-"""What each rung changes: differences between numbers of the same seeds, from records and readings."""
+"""The effect of each rung: differences of numbers of the same seeds, from records and readings."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ from bench.judge.shorter import records_of
 from bench.judge.stats.paired import Paired, pair
 
 FRACTIONS = ("accuracy", "ece", "auroc", "refusal", "error", "held_out_error")  # quantities between 0 and 1
-SEEDS = 3  # of a rung, unless the caller gives another number
+SEEDS = 3  # that a printed command asks for, by default
 
 
 @dataclass(frozen=True)
 class Effect:
-    """A change of one quantity on one data set; if the two sides have no seed in common, why not."""
+    """The change of one quantity on one data set."""
 
-    paired: Paired | None
-    gaps: tuple[Gap, ...] = ()  # of either number; also where only some seeds are missing
+    paired: Paired | None  # None if the two sides have no seed in common
+    gaps: tuple[Gap, ...] = ()  # why seeds of either side have no number
 
 
 class Numbers:
-    """The numbers of every seed, wherever they are stored."""
+    """Looks up the numbers of every seed, in records and in readings."""
 
     def __init__(self, results: Results, readings: Iterable[Record]) -> None:
-        """Index the readings by their fit."""
+        """Keep the records, and the readings by the key of their fit."""
         self.results = results
         self._readings = {reading.fit_key: reading for reading in readings}
 
     def by_seed(self, place: Place) -> tuple[Mapping[int, float], tuple[Gap, ...]]:
-        """Return the number of every seed that has it, and why others have none."""
+        """Return the number of every seed that has one, and why other seeds have none."""
         is_reading = place.source == "reading"
         protocol = "common" if is_reading else place.source
         records = records_of(self.results, place.approach, place.recipe, protocol)
@@ -62,11 +62,11 @@ class Numbers:
         return metric(reading, place.key)
 
     def effect(self, before: Place, after: Place) -> Effect:
-        """Return the difference after minus before over the seeds that have both."""
+        """Return the differences, after minus before, of the seeds that have both numbers."""
         first, gaps = self.by_seed(before)
         second, more = self.by_seed(after)
         found = pair(first, second)
-        if first and not second:  # the gaps of the side that is missing as a whole come first
+        if first and not second:  # the side without any number comes first
             gaps, more = more, gaps
         gaps = tuple(dict.fromkeys((*gaps, *more)))
         if found is None and not gaps:
@@ -75,7 +75,7 @@ class Numbers:
 
 
 def command(place: Place, n_seeds: int = SEEDS) -> str:
-    """Return the command that makes a number."""
+    """Return the command that measures a number."""
     if place.source == "reading":
         return f"python -m bench ladder {place.approach} --run --seeds {n_seeds}"
     recipe = f"--recipe {place.recipe} --protocol {place.source}"
@@ -91,12 +91,12 @@ def effects(ladder: Ladder, numbers: Numbers) -> list[tuple[Rung, dict[tuple[str
 
 
 def seeds_lost(effect: Effect) -> list[Gap]:
-    """Return why an effect lacks seeds. A side that has no record at all is left out."""
+    """Return why seeds of an effect have no number, except for a side that was not measured at all."""
     return [gap for gap in effect.gaps if gap.code not in (NO_RECORD, "not read")]
 
 
 def effect_text(effect: Effect, quantity: str) -> str:
-    """Return a difference with its interval, e.g. "+0.0016 [+0.0003, +0.0029]"; without one for one seed."""
+    """Return a difference as text, such as "+0.0016 [+0.0003, +0.0029]"; one seed has no interval."""
     paired = effect.paired
     assert paired is not None
     mark = "*" if seeds_lost(effect) else ""

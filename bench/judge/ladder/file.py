@@ -1,4 +1,4 @@
-"""Rungs and questions of `results/reference/ladders.toml`, checked against the manifests."""
+"""Reads rungs and questions from `results/reference/ladders.toml`, and checks them against the manifests."""
 
 from __future__ import annotations
 
@@ -63,15 +63,15 @@ class _Answer(TomlTable, frozen=True):
     question: str
     claim: str
     baseline: str
-    step: Annotated[tuple[_Step, ...], Meta(min_length=2)]  # the baseline's fit first, the number's own last
-    estimator: Annotated[tuple[_Estimator, ...], Meta(min_length=1)]  # the document's first
+    step: Annotated[tuple[_Step, ...], Meta(min_length=2)]  # from the fit of the baseline to the fit of the claim
+    estimator: Annotated[tuple[_Estimator, ...], Meta(min_length=1)]  # the document's own is the first
 
 
 class RungEntry(TomlTable, frozen=True):
-    """What the file says of one approach; the head of the file explains the fields."""
+    """The entry of one approach; the head of the file explains the fields."""
 
     ood: tuple[OutsideSet, ...] = get_args(OutsideSet)
-    fit: dict[Quantity, str] = field(default_factory=dict)  # what of mnist is compared; none: the common protocol
+    fit: dict[Quantity, str] = field(default_factory=dict)  # numbers on mnist to compare; {}: of the common protocol
     base: str = "published"
     variants: tuple[str, ...] | None = None
     control: tuple[_Control, ...] = ()
@@ -81,25 +81,25 @@ class RungEntry(TomlTable, frozen=True):
 
 @lru_cache(maxsize=4)  # a page of all reported numbers asks for it hundreds of times
 def read_entries(path: Path = LADDERS) -> dict[str, RungEntry]:
-    """Return the file of ladders by approach; raises ConfigError."""
+    """Return the entries by approach; raises ConfigError."""
     return read_toml(path, dict[str, RungEntry], "ladders")
 
 
 def keys(entry: RungEntry, where: str) -> Keys:
-    """Return what is compared of two fits; raises ConfigError, which begins with `where`."""
+    """Return which numbers of two fits are compared; raises ConfigError, which begins with `where`."""
     own: Keys = {(MNIST, quantity): _number(text, where) for quantity, text in entry.fit.items()}
     return own or common(entry.ood)
 
 
 def controls(entry: RungEntry, compared: Keys, where: str) -> Iterator[Rung]:
-    """Yield the comparisons of fits of any approaches; raises ConfigError, which begins with `where`."""
+    """Yield the rungs that compare fits of any approaches; raises ConfigError, which begins with `where`."""
     for body in entry.control:
         before, after = _fit(body.before, where), _fit(body.after, where)
         yield Rung(body.name, CONTROL, body.title, between(before, after, compared))
 
 
 def measuring(entry: RungEntry, approach: str, where: str) -> Iterator[Rung]:
-    """Yield the comparisons of two numbers of one fit; raises ConfigError, which begins with `where`."""
+    """Yield the rungs that compare two numbers of one fit; raises ConfigError, which begins with `where`."""
     for body in entry.measuring:
         numbers: dict[tuple[str, str], tuple[Place, Place]] = {}
         for name, quantities in body.numbers.items():

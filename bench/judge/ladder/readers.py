@@ -1,17 +1,19 @@
-"""Numbers that a ladder or a figure needs and no record holds, by name: DATA_SET/NAME or DATA_SET/NAME@PARAMETER.
+"""Defines the numbers of readings, by key: DATA_SET/NAME or DATA_SET/NAME@PARAMETER.
 
-geometric_accuracy, geometric_nll, geometric_ece   of the normalised geometric mean of the draws' probabilities (the
-argmax of mean logits is that of mean log-probabilities)
-normalised_geometric_entropy                       its entropy, nats
-refusal_rate@T, selective_accuracy@T               of the median rule of chopra2018 with threshold T instead of .2
-pruned_used_accuracy@F                             of the network of posterior means, without the fraction F of the
-weights that the prediction uses, lowest score first
-draw_NAME                                          of one draw alone instead of the mean over draws: nll, ece, auroc,
-refusal_rate as in a record, the mean of the first `SINGLE_DRAWS` draws
-mean_network_NAME                                  of the network of posterior means: ece, entropy, auroc, refusal_rate
-weights/mean@I, weights/std@I                      of weight I of the first parameter tensor, counted row by row
+    geometric_accuracy, geometric_nll, geometric_ece
+        of the normalised geometric mean of the draws' probabilities; its argmax is that of the mean logits
+    normalised_geometric_entropy
+        entropy of that mean, in nats
+    refusal_rate@T, selective_accuracy@T
+        by the median rule of chopra2018 with threshold T instead of .2
+    pruned_used_accuracy@F
+        of the network of posterior means, without the share F of the weights in use, lowest score first
+    draw_NAME, mean_network_NAME (nll, ece, entropy, auroc, refusal_rate)
+        of a single draw (the mean of the first `SINGLE_DRAWS` such numbers), or of the network of posterior means
+    weights/mean@I, weights/std@I
+        posterior mean and standard deviation of weight I of the first parameter tensor, counted row by row
 
-When a definition changes, raise `bench.judge.ladder.readings.VERSION`.
+If you change a definition, raise `bench.judge.ladder.readings.VERSION`.
 """
 
 from __future__ import annotations
@@ -38,57 +40,50 @@ from bench.measure.protocols import Common
 TEST, TEST_SPLIT = "mnist", "test10k"
 PRUNED = "pruned_used_accuracy"
 DRAW, MEAN_NETWORK, ALL_DRAWS = "draw_", "mean_network_", "all draws"
-SINGLE_DRAWS = 10  # each measured alone; draws of one fit differ far less than fits do
+SINGLE_DRAWS = 10  # enough: draws of one fit differ far less than fits do
 WEIGHTS, MOMENTS = "weights", ("mean", "std")
 
 Reader = Callable[[DrawSummary, IntArray, float], float | None]
 
 
 class Key(NamedTuple):
-    """A name taken apart."""
+    """The parts of a key."""
 
     dataset: str
     name: str
-    parameter: float  # 0 where the name has none
+    parameter: float  # 0 if the key has none
 
 
 def read_keys(
     posterior: Posterior, protocol: Common, keys: Sequence[str]
 ) -> tuple[dict[str, float | None], dict[str, Reason]]:
-    """Return the numbers of a posterior, and the reasons for those that it does not have.
+    """Return the numbers of a classifier's posterior by key, and for each key without a number the reason.
 
-    Args:
-        posterior: of a classifier.
-        protocol: gives data sets, rows and number of draws.
-        keys: names as in the module's docstring.
-
-    Raises:
-        ConfigError: an unknown name.
+    `protocol` gives data sets, rows and number of draws. Raises ConfigError for an unknown name.
     """
     metrics: dict[str, float | None] = {}
     missing: dict[str, Reason] = {}
-    wanted = {key: parse(key) for key in keys}
+    wanted = {text: parse(text) for text in keys}
     read = _reader(posterior, protocol)
-    for dataset in dict.fromkeys(key.dataset for key in wanted.values()):
-        mine = {text: key for text, key in wanted.items() if key.dataset == dataset}
+    for text, key in wanted.items():
         try:
-            found = {text: read(key) for text, key in mine.items()}
+            value = read(key)
         except DataMissing as error:
-            missing.update(dict.fromkeys(mine, told("no-data", error)))
-            continue
+            missing[text] = told("no-data", error)
         except Unsupported as error:
-            missing.update(dict.fromkeys(mine, told("unsupported", error)))
-            continue
-        for text, value in found.items():
-            if value is None or not np.isfinite(value):
-                missing[text] = Reason("rows-refused" if value is None else "not-finite")
+            missing[text] = told("unsupported", error)
+        else:
+            if value is None:
+                missing[text] = Reason("rows-refused")
+            elif not np.isfinite(value):
+                missing[text] = Reason("not-finite")
             else:
                 metrics[text] = value
     return metrics, missing
 
 
 def parse(text: str) -> Key:
-    """Take a name apart; raises ConfigError for an unknown one."""
+    """Return the parts of a key; raises ConfigError for an unknown name."""
     dataset, _, rest = text.partition("/")
     name, _, parameter = rest.partition("@")
     known = MOMENTS if dataset == WEIGHTS else (PRUNED, *READERS, *SINGLE)
@@ -98,7 +93,7 @@ def parse(text: str) -> Key:
 
 
 def _reader(posterior: Posterior, protocol: Common) -> Callable[[Key], float | None]:
-    """Return what gives a number by its name; each network, or all draws together, predicts a data set once."""
+    """Return a function from a key to its number. It caches predictions, so each network predicts a data set once."""
 
     @cache
     def split_of(dataset: str) -> Split:
@@ -108,7 +103,7 @@ def _reader(posterior: Posterior, protocol: Common) -> Callable[[Key], float | N
     def predicted(network: str, dataset: str) -> list[DrawSummary]:
         if network == MEAN_NETWORK:
             drawn, draws = posterior.mean_network(), range(1)
-        else:  # draws as the common protocol measures them on the data set
+        else:  # the draws that the common protocol takes on the data set
             drawn = posterior if dataset == TEST else posterior.per_row()
             draws = draws_of(drawn, SINGLE_DRAWS if network == DRAW else protocol.budget.draws)
         parts = [draws] if network == ALL_DRAWS else [range(draw, draw + 1) for draw in draws]
@@ -146,7 +141,7 @@ def _pruned_used(posterior: Posterior, split: Split, fraction: float) -> float:
 
 
 def geometric(summary: DrawSummary) -> FloatArray:
-    """Return the logarithm of the normalised geometric mean of the draws' probabilities, [N, K]."""
+    """Return log-probabilities [N, K]: the normalised geometric mean of the draws."""
     logs = summary.mean_log_probs
     return np.asarray(logs - logsumexp(logs, axis=1, keepdims=True))
 
@@ -165,7 +160,7 @@ READERS: Mapping[str, Reader] = {
 }
 
 Single = Callable[[DrawSummary, DrawSummary, IntArray], float]
-"""A number of one network, from its predictions on the test set and on a data set, and from that set's labels."""
+"""A number of one network, from its predictions on the test set, those on a data set, and that set's labels."""
 
 _OF_ONE: Mapping[str, Single] = {
     "nll": lambda _, here, labels: classification.nll(here.log_mean_probs, labels),

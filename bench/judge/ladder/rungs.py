@@ -1,8 +1,8 @@
-"""What a ladder is made of.
+"""The parts of a ladder.
 
-A rung compares two numbers of the same seed. The two fits of a correction, a variant or a control are trained
-separately and measured alike, by the common protocol unless `ladders.toml` names other numbers. A rung of measuring
-compares two numbers of one fit.
+Here a fit is an approach and a recipe, with all its seeds. A rung compares two numbers seed by seed. A correction, a
+variant or a control compares two fits that are measured in the same way: by the common protocol, unless `ladders.toml`
+names other numbers. A measuring rung compares two numbers of one fit.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ STORED = {
     "auroc": "auroc_predictive_entropy",
     "refusal": "refusal_rate",
 }
-"""Quantities of a ladder and their names in a record of the common protocol."""
+"""Quantity of a ladder -> its name in a record of the common protocol."""
 Keys = Mapping[tuple[str, str], tuple[str, str]]
-"""(data set, quantity) -> (source, key) as in `Place`: what is compared of two fits."""
-INSIDE = ("accuracy", "nll", "ece", "entropy", "refusal")
-OUTSIDE = ("entropy", "auroc", "refusal")
+"""(data set, quantity) -> (source, key) of `Place`: the numbers of two fits that are compared."""
+INSIDE = ("accuracy", "nll", "ece", "entropy", "refusal")  # quantities on mnist
+OUTSIDE = ("entropy", "auroc", "refusal")  # quantities on the other data sets
 MNIST = "mnist"
 SOURCES = ("published", "common", "reading")
 ALONE, CUMULATIVE, CONTROL, VARIANT, MEASURING = "alone", "cumulative", "control", "variant", "measuring"
 
 
 class Place(NamedTuple):
-    """Where the number of a fit is stored, for every seed."""
+    """Where a number of a fit is stored, the same for every seed."""
 
     approach: str
     recipe: str
@@ -38,7 +38,7 @@ class Place(NamedTuple):
     key: str
 
     def fit_text(self) -> str:
-        """Return the fit's name for people."""
+        """Return the name of the fit."""
         return f"{self.approach} {self.recipe}"
 
 
@@ -53,7 +53,7 @@ class Rung:
 
 
 class Step(NamedTuple):
-    """A fit on the way from the baseline to a reported number, named after its change to the fit before."""
+    """A fit between the baseline and a reported number, named after what it changes of the fit before."""
 
     name: str
     approach: str
@@ -61,26 +61,26 @@ class Step(NamedTuple):
 
 
 class Estimator(NamedTuple):
-    """A way to measure the number of any fit: its name, and where it is stored."""
+    """A way to measure a number: its name, and where records or readings have the number."""
 
     name: str
     source: str  # as in `Place`
     key: str
 
     def of(self, step: Step) -> Place:
-        """Return the place of this number of a step's fit."""
+        """Return where the number of a step's fit is stored."""
         return Place(step.approach, step.recipe, self.source, self.key)
 
 
 @dataclass(frozen=True)
 class Question:
-    """A question about a reported number, answered from records."""
+    """A question about a reported number, which records answer."""
 
     question: str
     claim: str
     baseline: str  # the claim to compare with
-    steps: tuple[Step, ...]  # from the baseline's fit to the number's own
-    estimators: tuple[Estimator, ...]  # the document's first
+    steps: tuple[Step, ...]  # from the fit of the baseline to the fit of the claim
+    estimators: tuple[Estimator, ...]  # the document's own is the first
 
     def places(self) -> Iterator[Place]:
         """Yield every number that the answer needs."""
@@ -108,22 +108,22 @@ class Ladder:
             yield from self.question.places()
 
     def start(self, recipe: str = "published") -> dict[tuple[str, str], Place]:
-        """Return where the numbers of a recipe stand."""
+        """Return where the compared numbers of a recipe are stored."""
         return places((self.approach, recipe), self.keys)
 
 
 def between(before: tuple[str, str], after: tuple[str, str], keys: Keys) -> dict[tuple[str, str], tuple[Place, Place]]:
-    """Return the numbers of two fits, each (approach, recipe)."""
+    """Return where the compared numbers of two fits, each (approach, recipe), are stored."""
     first, second = places(before, keys), places(after, keys)
     return {what: (first[what], second[what]) for what in first}
 
 
 def places(fit: tuple[str, str], keys: Keys) -> dict[tuple[str, str], Place]:
-    """Return where the numbers of a fit (approach, recipe) stand."""
+    """Return where the compared numbers of a fit (approach, recipe) are stored."""
     return {what: Place(*fit, *number) for what, number in keys.items()}
 
 
 def common(ood: tuple[str, ...]) -> Keys:
-    """Return what the common protocol has of every quantity."""
+    """Return the numbers to compare by default: all quantities of the common protocol."""
     wanted = [(MNIST, name) for name in INSIDE] + [(dataset, name) for dataset in ood for name in OUTSIDE]
     return {(dataset, name): ("common", f"{dataset}/{STORED[name]}") for dataset, name in wanted}

@@ -1,4 +1,4 @@
-"""The cells that ladders need, each once."""
+"""Chooses ladders, and the cells to run for them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from bench.plan.registry import of_group
 
 
 def chosen(approaches: Sequence[str]) -> list[Ladder]:
-    """Return the ladders of these approaches, or of all that are of the documents; raises ConfigError."""
+    """Return the ladders of these approaches, by default of all approaches of the documents; raises ConfigError."""
     if not approaches:
         found = [ladder(entry.name) for entry in of_group(DOCUMENTS).values() if entry.task == "mnist"]
         return [one for one in found if one.rungs]
@@ -30,12 +30,10 @@ def chosen(approaches: Sequence[str]) -> list[Ladder]:
 
 
 def cells_of(ladders: Iterable[Ladder], selection: Selection, results: Results | None = None) -> list[Cell]:
-    """Return the cells that the ladders compare, without shorter fits that a longer one of them gives, or of `results`.
+    """Return the cells that the ladders compare, each once.
 
-    Args:
-        ladders: their rungs and questions need the cells.
-        selection: gives seeds, profile, device and precision; the ladders give approaches, recipes and protocols.
-        results: what has finished.
+    A shorter fit is left out if its numbers can be read from a longer fit (`bench.judge.shorter`): one of these cells,
+    or one that has finished in `results`. `selection` gives seeds, profile, device and precision.
     """
     wanted = dict.fromkeys(
         (place.approach, place.recipe, "common" if place.source == "reading" else place.source)

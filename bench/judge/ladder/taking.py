@@ -1,6 +1,6 @@
-"""Take readings: measure, on fitted posteriors that are kept, what a ladder or a figure needs and no record holds.
+"""Makes readings: loads stored posteriors and measures the numbers that a ladder or a figure needs and no record has.
 
-A reading uses the data sets, the draws and the precision of the common protocol, so that it can stand beside the
+A reading uses the data sets, the draws and the precision of the common protocol, so that it can be compared with the
 record of the same fit. `bench.judge.ladder.readers` defines the numbers.
 """
 
@@ -36,14 +36,14 @@ from bench.run.existing import has_come
 def read_missing(
     ladder: Ladder, records: Iterable[Record], store: Store, data_dir: Path | None, tell: Callable[[str], None]
 ) -> list[str]:
-    """Read the missing numbers from the fits that are kept, and return why others could not be read.
+    """Make the readings that are missing or incomplete, and return why others could not be made.
 
     Args:
-        ladder: says what is read.
-        records: of one profile, device and precision, finished or not; the approach's published fits are taken.
-        store: where the fits are, and where the readings go.
-        data_dir: folder with the data sets that is looked at first.
-        tell: called with a line on each fit before it is read.
+        ladder: says which numbers are needed.
+        records: of one profile, device and precision, finished or not; those of the approach's published fits count.
+        store: has the posteriors, and gets the readings.
+        data_dir: folder to look for data sets in first.
+        tell: called with a line before each fit is read.
     """
     have = {reading.fit_key: reading for reading in read_all(store)[0]}
     wanted, reasons = keys_of(ladder), []
@@ -56,7 +56,7 @@ def read_missing(
         name = f"{record.approach} {record.recipe}, seed {record.seed}"
         kept = store.read_tensors(store.fit_path(record.fit_key, "posterior"))
         if kept is None or is_fit_stale(record.approach, described(kept[1], FitInfo).versions):
-            reasons.append(f"{name}: its fit is not kept in {store.root}; --results with another folder trains it anew")
+            reasons.append(f"{name}: {store.root} has no usable posterior of it; another --results trains it again")
             continue
         tell(f"reading {name}")
         try:
@@ -67,7 +67,7 @@ def read_missing(
 
 
 def _is_complete(reading: Reading, wanted: Sequence[str], data_dir: Path | None) -> bool:
-    """Return whether a reading has every number or its reason, and no missing data set has been added since."""
+    """Return whether a reading has every number or its reason, and no missing data set has come since."""
     is_whole = all(key in reading.metrics or key in reading.missing for key in wanted)
     return is_whole and not has_come(reading.missing, data_dir)
 

@@ -1,14 +1,15 @@
 """A curve over epochs as one claim: one statistic for each run.
 
-The runs are the report and our k seeds. Every epoch, on its claim's scale, is standardised by the mean and standard
-deviation of all k + 1 runs. The statistic of a run is the mean of its epochs. The t rule compares the statistic of the
-report with those of our seeds. The margin is the mean of the epochs' margins on the same scale. Standardising by our
-seeds alone would raise the rate of false alarms to 10 to 12 %. One epoch, or epochs that move together, give the same
-as a single claim.
+The runs are the report and our k seeds. The numbers of every epoch, on its claim's scale, are standardised by the mean
+and standard deviation of all k + 1 runs. The statistic of a run is the mean over its epochs. The t rule compares the
+statistic of the report with those of our seeds. The margin is the mean of the epochs' margins, standardised too.
+Standardising by our seeds alone would raise the rate of false alarms to 10 to 12 %. A curve of one epoch, or of epochs
+that move together, is judged like a single claim.
 
-Before, the p-value of a curve was the smallest of its epochs times their number. That hides a curve that lies a little
-high everywhere, and one epoch whose seeds agree by chance can decide it. The statistic replaced it on 2026-11-23, after
-alsibahi2019's training accuracy had been seen: it lies above ours in most of its 50 epochs. So both p-values are shown.
+Before, the p-value of a curve was the smallest p-value of its epochs times their number. It misses a curve that lies a
+little high everywhere, and one epoch whose seeds agree by chance can decide it. The statistic replaced it on
+2026-11-23, after alsibahi2019's training accuracy had been seen: it lies above ours in most of its 50 epochs. So both
+p-values are shown.
 """
 
 from __future__ import annotations
@@ -27,13 +28,13 @@ SEEN_BEFORE = "alsibahi2019/dropout_fcn/accuracy/mnist/train50k"
 
 @dataclass(frozen=True)
 class Curve:
-    """The points of one curve, the numbers that decide it, and its verdict."""
+    """The points of a curve, the numbers that decide it, and its verdict."""
 
     name: str
     rows: tuple[ClaimRow, ...]  # the measured points, in the order of the claims
     n_points: int  # measured or not
     evidence: Evidence | None  # None with fewer than two seeds, or where the seeds of the epochs are not the same
-    smallest_p: float | None  # of its points, times their number
+    smallest_p: float | None  # the smallest p-value of its points, times their number
     outcome: str = TOO_FEW
     p_adjusted: float | None = None  # over the document's claims, if the curve was tested
     level: float = ALPHA  # at which the curve is tested
@@ -70,7 +71,7 @@ def _curve(name: str, rows: Sequence[ClaimRow], n_points: int) -> Curve:
     points = [evidence_of(row.claim, row.sample) for row in rows]
     known = [point for point in points if point is not None]
     smallest = min(1.0, len(rows) * min(point.p for point in known)) if known else None
-    # Seeds are told apart by their place, so that every epoch must have the same ones.
+    # Values have no seed numbers, so equal numbers of seeds and equal gaps must show that the seeds are the same.
     are_same_seeds = len({(row.sample.n, row.sample.gap) for row in rows}) == 1 and len(known) == len(rows)
     return Curve(name, tuple(rows), n_points, evidence_of_curve(known) if are_same_seeds else None, smallest)
 

@@ -1,10 +1,10 @@
 """All claims of a document together: could one run of ours have given them all?
 
-Fisher's statistic, -2 times the sum of the log p-values of the document's claims, has no chi-squared distribution here:
-claims of one fit depend on each other. So its distribution is simulated: k + 1 runs of normal numbers with the
-correlations that our k seeds have between the claims of an approach, shrunk by `SHRINKAGE` towards 0. The last run
-is the report: it is printed with as many digits as the document's, and judged by the others. Approaches are
-independent of each other.
+The statistic is Fisher's: -2 times the sum of the logarithms of the claims' p-values. Claims of one fit depend on each
+other, so it does not have a chi-squared distribution, and we simulate its distribution. A simulation draws k + 1 runs
+of normal numbers. The claims of an approach have the correlations that our k seeds show, shrunk by `SHRINKAGE` towards
+0; approaches are independent. The last run is the report: it is printed with as many digits as in the document, and
+judged by the other k runs.
 
 Source: Fisher 1932, Statistical Methods for Research Workers; Brown 1975 (Biometrics 31) on dependent tests.
 """
@@ -28,12 +28,12 @@ DUPLICATES = {
     "chopra2018.random_module.first100_incorrect": "three fractions add up to 1; this is the rarest, the least normal",
     "chopra2018.random_module.notmnist_first100_refused": "100 of the 459 letters of random_module.notmnist_refused",
 }
-"""Claims that repeat others of their document, and why: each is judged, but does not count again in the joint p."""
+"""Claims that repeat another claim of their document, and why. They get a verdict, but the joint p leaves them out."""
 SHRINKAGE = 0.02  # with .3, 8 to 9 % of true documents with correlations of .5 to .9 have p < .05
 SIMULATIONS = 20_000
 STREAM = "joint p"
-SMALLEST_P = 1e-300  # whose logarithm is finite
-BLOCK = 2_000  # simulations at a time, for the memory
+SMALLEST_P = 1e-300  # smaller p-values count as this, so that the logarithm is finite
+BLOCK = 2_000  # simulations at a time, to save memory
 
 Floats = NDArray[np.float64]
 
@@ -41,7 +41,7 @@ Floats = NDArray[np.float64]
 def joint_p(
     document: str, claims: Sequence[tuple[str, Evidence]], shrinkage: float = SHRINKAGE, simulations: int = SIMULATIONS
 ) -> float:
-    """Return the joint p-value of a document's claims and curves, each with the approach whose seeds measured it."""
+    """Return the joint p-value of a document's claims and curves, each given with the approach that measured it."""
     blocks: dict[tuple[str, int], list[Evidence]] = {}
     for approach, evidence in claims:
         blocks.setdefault((approach, evidence.n), []).append(evidence)
@@ -57,12 +57,12 @@ def joint_p(
 
 
 def simulated_p(claims: Sequence[Evidence], source: np.random.Generator, times: int, shrinkage: float) -> Floats:
-    """Return p-values [times, claims] of reports that are one more run of an approach's k seeds."""
+    """Return the p-values [times, claims] of simulated reports, each one more run beside an approach's k seeds."""
     k = claims[0].n
     factor = np.linalg.cholesky(correlations(np.array([claim.values for claim in claims]), shrinkage))
     runs = source.standard_normal((times, k + 1, len(claims))) @ factor.T
     ours, report = runs[:, :k], runs[:, k]
-    # Half of the print interval, in standard deviations. The run may lie anywhere in its print interval.
+    # Half of the print interval, in standard deviations. Rounding puts the run anywhere in its print interval.
     half = np.array([(one.high - one.low) / 2 / one.sd if one.sd else 0.0 for one in claims])
     printed = report + half * source.uniform(-1, 1, report.shape)
     distance = np.maximum(0.0, np.abs(printed - ours.mean(axis=1)) - half)

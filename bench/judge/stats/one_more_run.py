@@ -1,9 +1,8 @@
-"""Where one more run would fall, given k runs: Student's t as a distribution, and two of them compared.
+"""The distribution of one more run, given k runs, and the comparison of two such distributions.
 
-For k runs with mean m and standard deviation s (divisor k - 1) of a normal quantity, one more run x has
-(x - m) / (s sqrt(1 + 1/k)) ~ t(k - 1); see `bench.judge.stats.prediction`. Two recipes have two such distributions. The
-ratio of their densities at a reported number says which one makes it likelier, and by how much. What they share says
-whether any number could tell one from the other.
+The distribution is Student's t, shifted and scaled; see `bench.judge.stats.prediction`. Two recipes have two such
+distributions. The ratio of their densities at a reported number says under which recipe it is likelier, and by how
+much. Their overlap says whether any number could tell the recipes apart.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from scipy import special
 
 from bench.judge.stats.prediction import prediction_error
 
-_TINY = 1e-6  # width of an interval, in scales, below which the density in its middle is its mean density
+_TINY = 1e-6  # times the scale: over a narrower interval the density counts as constant
 _CUTS = 1_000  # places that cut a distribution into parts of equal probability
 
 Floats = NDArray[np.float64]
@@ -38,14 +37,14 @@ class Predictive:
         return prediction_error(self.sd, self.n)
 
     def mass(self, low: float, high: float) -> float:
-        """Return the probability of an interval, exact in either tail."""
+        """Return the probability of an interval, with full precision in both tails."""
         left, right = (low - self.mean) / self.scale, (high - self.mean) / self.scale
-        if left > 0:  # the tail above is the mirrored tail below, which has no 1 to lose small numbers in
+        if left > 0:  # mirror an upper tail: there both probabilities are near 1, and small differences are lost
             left, right = -right, -left
         return float(special.stdtr(self.n - 1, right) - special.stdtr(self.n - 1, left))
 
     def density(self, low: float, high: float) -> float:
-        """Return the mean density over an interval; where both ends are one number, the density there."""
+        """Return the mean density over an interval; if both ends are equal, the density there."""
         if high - low > _TINY * self.scale:
             return self.mass(low, high) / (high - low)
         return self._density_at((low + high) / 2)
@@ -78,16 +77,16 @@ def _t_cuts(freedom: int) -> Floats:
 
 
 def overlap(first: Predictive, second: Predictive) -> float:
-    """Return the probability that two distributions share: the integral of the smaller density, from 0 to 1.
+    """Return the overlap of two distributions, from 0 to 1: the integral of the smaller density.
 
     The cuts of both distributions divide the axis into parts. In each part the smaller of the two probabilities counts.
-    Only the parts where the densities cross have an error, each less than 1 / `_CUTS`.
+    Only parts in which the densities cross have an error, each less than 1 / `_CUTS`.
     """
     places = np.union1d(first.cuts, second.cuts)
     return float(np.minimum(first.masses_between(places), second.masses_between(places)).sum())
 
 
 def density_ratio(first: Predictive, second: Predictive, low: float, high: float) -> float:
-    """Return how many times likelier the first distribution makes an interval than the second; may be infinite."""
+    """Return how many times likelier an interval is under the first distribution than under the second; may be inf."""
     below = second.density(low, high)
     return first.density(low, high) / below if below else math.inf

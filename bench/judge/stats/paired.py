@@ -1,9 +1,9 @@
 """Differences between two measurements of the same seeds, with the t interval of their mean.
 
 For n differences with mean d and standard deviation s (divisor n - 1), the interval is d +- t(n - 1, .975) s / sqrt(n)
-(Student 1908). The two fits of a rung share the streams of a seed (initial weights, order of images, noise images), so
-that the effect of the seed alone cancels. Fractions within a few counts of 0 or 1 are skewed; `reaches_an_end` says
-whether the interval is rough for this reason.
+(Student 1908). Both fits of a seed use the same random numbers (initial weights, order of images, noise images), so the
+effect of the seed itself cancels. Fractions within a few counts of 0 or 1 are skewed, so their interval may be rough:
+see `reaches_an_end`.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from dataclasses import dataclass
 from bench.judge.stats.prediction import LEVEL, error_half_width, error_p
 from bench.judge.stats.rule import ENOUGH
 
-ROUNDED = 1e-12  # of the larger number: a smaller standard deviation of differences is rounding
+ROUNDED = 1e-12  # share of the largest number: a smaller standard deviation of differences is mere rounding
 
 
 @dataclass(frozen=True)
 class Paired:
-    """One number of the same seeds, before and after a change; at least one seed."""
+    """One number before and after a change, of the same seeds; at least one seed."""
 
     seeds: tuple[int, ...]
     before: tuple[float, ...]
@@ -34,7 +34,7 @@ class Paired:
 
     @property
     def differences(self) -> tuple[float, ...]:
-        """Return after minus before, seed by seed."""
+        """Return after minus before for each seed."""
         return tuple(b - a for a, b in zip(self.before, self.after, strict=True))
 
     @property
@@ -43,7 +43,7 @@ class Paired:
         return statistics.fmean(self.differences)
 
     def half_width(self, level: float = LEVEL) -> float | None:
-        """Return the half-width of the interval of the mean difference at a level, None for one seed."""
+        """Return the half-width of the interval of the mean difference; None for one seed."""
         return None if self.n < 2 else error_half_width(self._sd, self.n - 1, level) / math.sqrt(self.n)
 
     @property
@@ -55,11 +55,11 @@ class Paired:
 
     @property
     def has_spread(self) -> bool:
-        """Return whether the differences show how far chance goes.
+        """Return whether the differences show how much chance moves them.
 
-        One seed does not. Nor do fewer than `ENOUGH` whose differences are all the same but for rounding: those of
-        shares of few images often are, by chance, and t would be infinite. A change that leaves all numbers as they
-        were has a difference of exactly zero.
+        One seed does not show it. Nor do fewer than `ENOUGH` seeds whose differences are equal up to rounding: t would
+        be infinite, but differences of shares of few images are often equal by chance. If no number changed at all,
+        the difference is certain: it is zero.
         """
         if self.n < 2:
             return False
@@ -97,12 +97,7 @@ class Paired:
 
 
 def pair(before: Mapping[int, float], after: Mapping[int, float]) -> Paired | None:
-    """Return the numbers of the seeds that both sides have; None without a common seed.
-
-    Args:
-        before: number of each seed.
-        after: number of each seed after the change.
-    """
+    """Pair two mappings from seed to number, for the seeds that both have; None without a common seed."""
     seeds = tuple(sorted(before.keys() & after.keys()))
     if not seeds:
         return None

@@ -1,7 +1,7 @@
 """Numbers of papers and of public reproductions, and verdicts on those of Blundell et al. 2015.
 
-`results/reference/papers.csv` says of each number how it was obtained. The paper does not say how its errors were
-measured, so each of its claims is judged under several readings: the same fits, measured in another way.
+`results/reference/papers.csv` says how each number was obtained. The paper does not say how its errors were measured,
+so each of its claims is judged under several readings. A reading is one way to measure the same fits.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ READINGS = {
     "held-out": ("error_at_chosen_epoch", "network of the means, epoch of least error on held-out images"),
     "peek": ("error_at_best_test_epoch", "network of the means, epoch of least error on the test images"),
 }
-"""What can have been measured: the metric, and in words. The last looks at the test images to choose."""
-NOISY = {"noisy": "noisy_pruned_error_of_draws"}  # how an attempt prunes by mistake: the weights keep noise
+"""Reading -> (metric, in words). The last reading chooses the epoch by the test images."""
+NOISY = {"noisy": "noisy_pruned_error_of_draws"}  # the mistake of one reproduction: removed weights keep noise
 PRUNED = {"means": "pruned_error", "draws": "pruned_error_of_draws", **NOISY}
 
 _ID = re.compile(r"(?P<source>[^.]+)(?:\.t[12])?\.(?P<method>[a-z_]+)\.?(?P<size>\d+)")
@@ -56,11 +56,11 @@ _SETUPS = {
     "kristonova": ("+epochs-300", ""),
     "saxena-mayur": ("+batch-125", "+rho-8"),
 }
-"""What each source changes of the main reading: for every method, and for Bayes by Backprop besides."""
+"""Source -> the changes of our recipe that give its set-up: for all methods, and more for Bayes by Backprop."""
 
 
 class Paper(CsvRow, frozen=True, kw_only=True):
-    """One number."""
+    """One row of the file: a number and its source."""
 
     id: Text
     source: Text
@@ -82,22 +82,22 @@ def load_papers(path: Path = PAPERS) -> list[Paper]:
 
 @dataclass(frozen=True)
 class PaperClaim:
-    """A number of the paper, or of an attempt to reproduce it, and the fits that it is compared with."""
+    """A number of the paper or of a reproduction, and the fits that it is compared with."""
 
     paper: Paper
     approach: str
     recipe: str
-    metrics: dict[str, str]  # of each reading
+    metrics: dict[str, str]  # reading -> metric
 
     @property
     def source(self) -> str:
-        """Return the name of the paper or of the attempt."""
+        """Return the name of the paper or of the reproduction."""
         return self.paper.id.partition(".")[0]
 
 
 @dataclass(frozen=True)
 class PaperVerdict:
-    """What our seeds say of a number under one reading."""
+    """The verdict on a number under one reading."""
 
     claim: PaperClaim
     reading: str  # of READINGS or PRUNED
@@ -105,7 +105,7 @@ class PaperVerdict:
 
 
 def paper_claims(papers: Iterable[Paper]) -> list[PaperClaim]:
-    """Return the numbers of the paper and of the attempts whose set-up is known, with their fits."""
+    """Return the numbers whose set-up is known, of the paper and of reproductions, with their fits."""
     found = []
     for paper in papers:
         named = _ID.fullmatch(paper.id)
@@ -121,7 +121,7 @@ def paper_claims(papers: Iterable[Paper]) -> list[PaperClaim]:
 
 
 def claims_by_reading(claims: Iterable[PaperClaim]) -> list[Claim]:
-    """Return each number as a claim on each metric that it can mean."""
+    """Return a claim for each number and each metric that it can mean."""
     return [_as_claim(claim, metric) for claim in claims for metric in claim.metrics.values()]
 
 
@@ -135,8 +135,8 @@ def _metrics(source: str, method: str, size: str) -> dict[str, str]:
 def paper_verdicts(claims: Sequence[PaperClaim], results: Results) -> list[PaperVerdict]:
     """Judge every number under every reading, by the rule of all verdicts.
 
-    The p-values of a source's numbers under one reading are adjusted for how many of them have enough seeds
-    (Bonferroni); readings are no further tests of a claim, but other claims that the same words can mean.
+    The p-values of a source's numbers under one reading are multiplied by how many of them have enough seeds
+    (Bonferroni). There is no adjustment over readings: each reading is another claim that the same words can mean.
     """
     measured = [
         (claim, reading, _as_claim(claim, metric), _sample(claim, metric, results))

@@ -1,8 +1,8 @@
-"""Places of several methods measured with the same seeds: whom the seeds cannot tell apart share their places.
+"""Ranks methods that were measured with the same seeds; methods that the seeds cannot tell apart share their places.
 
-Each pair of methods gets the paired t test of its differences seed by seed (Student 1908), and all pairs together
-Holm's correction (1979), so that with 95 % probability no order is claimed that is not there. A method that k others
-beat and that beats l others of n may have any place from 1 + k to n - l.
+Each pair of methods gets the paired t test over seeds (Student 1908). Holm's correction (1979) over all pairs keeps the
+probability of any false order below 5 %. If k of n methods are better than a method, and l are worse, its place may be
+any from 1 + k to n - l.
 """
 
 from __future__ import annotations
@@ -14,8 +14,7 @@ from typing import NamedTuple
 
 from bench.judge.stats.paired import pair
 from bench.judge.stats.prediction import holm
-
-ALPHA = 0.05
+from bench.judge.stats.rule import ALPHA
 
 
 class Rank(NamedTuple):
@@ -25,25 +24,25 @@ class Rank(NamedTuple):
     worst: int
 
     def __str__(self) -> str:
-        """Return one place, or the first and the last."""
+        """Return the place, or the best and the worst one, such as "2-4"."""
         return str(self.best) if self.best == self.worst else f"{self.best}-{self.worst}"
 
 
 class Order(NamedTuple):
-    """Two methods that the seeds tell apart."""
+    """Two methods that the seeds can tell apart."""
 
     better: str
     worse: str
 
 
 def orders(numbers: Mapping[str, Mapping[int, float]], *, is_higher_better: bool) -> list[Order]:
-    """Return the pairs of methods that the seeds tell apart; for the arguments see `places`."""
+    """Return the pairs of methods that the seeds can tell apart, from each method's numbers by seed."""
     pairs = {
         (one, other): paired
         for one, other in itertools.combinations(numbers, 2)
         if (paired := pair(numbers[one], numbers[other])) is not None and paired.n > 1
     }
-    # Identical numbers have no p-value: nothing tells them apart.
+    # Identical numbers have no p-value. Nothing tells them apart.
     adjusted = holm({both: 1.0 if paired.p is None else paired.p for both, paired in pairs.items()})
     return [
         Order(other, one) if (paired.mean > 0) == is_higher_better else Order(one, other)
@@ -53,12 +52,7 @@ def orders(numbers: Mapping[str, Mapping[int, float]], *, is_higher_better: bool
 
 
 def places(numbers: Mapping[str, Mapping[int, float]], *, is_higher_better: bool) -> dict[str, Rank]:
-    """Return the places of each method.
-
-    Args:
-        numbers: of each method, a number by seed; pairs with fewer than two common seeds are not told apart.
-        is_higher_better: whether the method with the larger numbers is better.
-    """
+    """Return the places of each method, from its numbers by seed; telling two apart needs two common seeds."""
     found = orders(numbers, is_higher_better=is_higher_better)
     better, worse = Counter(one.worse for one in found), Counter(one.better for one in found)
     return {name: Rank(1 + better[name], len(numbers) - worse[name]) for name in numbers}

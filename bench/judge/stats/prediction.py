@@ -1,11 +1,14 @@
-"""How far may one more run fall from the runs so far? Are two means equal up to a margin? And Holm's correction.
+"""The statistics of verdicts: the interval for one more run, tests of two means, Holm's correction.
 
-For k runs with mean m and standard deviation s (divisor k - 1) of a normal quantity, one more run x has
+Let k runs of a normal quantity have mean m and standard deviation s (divisor k - 1). For one more run x,
 (x - m) / (s sqrt(1 + 1/k)) ~ t(k - 1)  (Hahn & Meeker 1991, Statistical Intervals, section 4.7).
 
-The difference of two independent means has standard error se = sqrt(s1^2/n1 + s2^2/n2) and, near enough, a t
-distribution with the degrees of freedom of Welch 1947 (Biometrika 34). Equivalence is shown by two one-sided tests
-(Schuirmann 1987, J. Pharmacokin. Biopharm. 15) that it is above -margin and below margin; the larger p-value counts.
+The difference of two independent means has standard error se = sqrt(s1^2/n1 + s2^2/n2) and approximately a t
+distribution with the degrees of freedom of Welch 1947 (Biometrika 34). Two one-sided tests show equivalence (Schuirmann
+1987, J. Pharmacokin. Biopharm. 15): that the difference is above -margin, and that it is below margin. The larger
+p-value counts.
+
+Commands that only read records use this file, so it does not import scipy.stats, which imports slowly.
 """
 
 from __future__ import annotations
@@ -20,8 +23,8 @@ from numpy.typing import NDArray
 from scipy import special
 
 LEVEL = 0.95
-POWER = 0.8  # chance of an alarm from which a shift counts as seen
-NODES = 64  # of each integral over what the seeds leave uncertain
+POWER = 0.8  # a test that rejects with this probability counts as able to see a shift
+NODES = 64  # of each of the two integrals: over the true mean, and over the true standard deviation
 
 Floats = NDArray[np.float64]
 K = TypeVar("K", bound=Hashable)
@@ -33,32 +36,29 @@ def prediction_error(sd: float, n: int) -> float:
 
 
 def error_half_width(error: float, freedom: float, level: float = LEVEL) -> float:
-    """Return the half-width of a two-sided t interval by standard error and degrees of freedom."""
+    """Return the half-width of a two-sided t interval, from a standard error and its degrees of freedom."""
     return _quantile(0.5 + level / 2, freedom) * error if error else 0.0
 
 
 def error_p(distance: float, error: float, freedom: float) -> float:
-    """Return the two-sided p-value of a distance (>= 0) by its standard error and degrees of freedom.
+    """Return the two-sided p-value of a distance (>= 0), from its standard error and degrees of freedom.
 
-    Without any spread it is 1 for distance 0, else 0.
+    If the standard error is 0, the p-value is 1 for distance 0, else 0.
     """
     if distance == 0:
         return 1.0
     return 2 * float(special.stdtr(freedom, -distance / error)) if error else 0.0
 
 
-def resolution(error: float, freedom: float, level: float, power: float = POWER) -> float:
-    """Return the shift that a two-sided t test at a level reveals with this power (Student's noncentral t).
+def resolution(error: float, freedom: float, level: float) -> float:
+    """Return the shift that a two-sided t test at `level` detects with probability `POWER`, by the noncentral t.
 
-    Args:
-        error: standard error of the difference, for one more run s sqrt(1 + 1/k).
-        freedom: degrees of freedom, finite.
-        level: of the test.
-        power: probability that the test rejects.
+    `error` is the standard error of the difference (for one more run, s sqrt(1 + 1/k)), `freedom` its finite degrees
+    of freedom.
     """
     if error == 0:
         return 0.0
-    return float(special.nctdtrinc(freedom, 1 - power, _quantile(1 - level / 2, freedom))) * error
+    return float(special.nctdtrinc(freedom, 1 - POWER, _quantile(1 - level / 2, freedom))) * error
 
 
 def best_of_p(low: float, high: float, sd: float, n: int, tries: int) -> float:
@@ -74,15 +74,16 @@ def best_of_p(low: float, high: float, sd: float, n: int, tries: int) -> float:
     if sd == 0:
         return 1.0 if low <= 0 <= high else 0.0
     below, above = _highest_below(high / sd, n, tries), 1 - _highest_below(low / sd, n, tries)
-    one_above = float(special.stdtr(n - 1, -low / prediction_error(sd, n)))  # of one run; the nodes miss the far tail
+    one_above = float(special.stdtr(n - 1, -low / prediction_error(sd, n)))  # p of one run: the integral is 0 far out
     return min(1.0, 2 * below, 2 * max(above, one_above))
 
 
 def _highest_below(t: float, n: int, tries: int) -> float:
     """Return P(highest of several new runs < m + t s), for mean m and standard deviation s of n runs.
 
-    Let z be standard normal and w^2 (n - 1) chi squared with n - 1 degrees of freedom. Then m = z / sqrt(n) and s = w.
-    Given m and s, the new runs are independent, so the probability is the mean of Phi(t w + z / sqrt(n))^tries.
+    The runs are standard normal. Let z be standard normal, and w^2 (n - 1) chi squared with n - 1 degrees of freedom.
+    Then m = z / sqrt(n) and s = w. Given m and s, the new runs are independent, so the probability is the mean of
+    Phi(t w + z / sqrt(n))^tries over w and z.
     """
     w, m, weights = _nodes(n)
     inside = special.ndtr(t * w[:, None] + m[None, :]) ** tries
@@ -91,7 +92,7 @@ def _highest_below(t: float, n: int, tries: int) -> float:
 
 @functools.cache
 def _nodes(n: int) -> tuple[Floats, Floats, Floats]:
-    """Return w, z / sqrt(n) and the weights of the integrals over them, `NODES` numbers each."""
+    """Return values of w, values of z / sqrt(n), and the weights of both, `NODES` numbers each."""
     places, weights = special.roots_legendre(NODES)
     share = (places + 1) / 2
     w = np.sqrt(special.chdtri(n - 1, share) / (n - 1))
@@ -104,7 +105,7 @@ def _quantile(probability: float, freedom: float) -> float:
 
 
 class Group(NamedTuple):
-    """What is known of a group of runs."""
+    """The spread and the number of some runs."""
 
     sd: float  # standard deviation, divisor n - 1
     n: int  # number of runs, at least 2
@@ -113,7 +114,7 @@ class Group(NamedTuple):
 def equivalence_p(difference: float, margin: float, first: Group, second: Group) -> float:
     """Return the p-value of Welch's two one-sided tests that |difference of the means| < margin.
 
-    Without any spread it is 0 inside the margin, else 1.
+    If both groups have no spread, the p-value is 0 inside the margin, else 1.
     """
     error, freedom = welch(first, second)
     room = margin - abs(difference)  # the larger p-value is that of the nearer end
@@ -133,8 +134,8 @@ def welch(first: Group, second: Group) -> tuple[float, float]:
 def holm(p_values: Mapping[K, float]) -> dict[K, float]:
     """Return the adjusted p-value of each hypothesis.
 
-    The smallest p-value is multiplied by the number of hypotheses, each next one by one less. Once a hypothesis is
-    kept, all later ones are kept.
+    The smallest p-value is multiplied by the number of hypotheses n, the next one by n - 1, and so on. No adjusted
+    p-value is below that of a smaller p-value.
 
     Source: Holm 1979, A simple sequentially rejective multiple test procedure, Scandinavian Journal of Statistics 6.
     """
@@ -147,11 +148,11 @@ def holm(p_values: Mapping[K, float]) -> dict[K, float]:
 
 
 def leaves_unit_interval(mean: float, width: float) -> bool:
-    """Return whether an interval of a fraction reaches beyond 0 or 1, or has shrunk to one of them.
+    """Return whether an interval of a fraction extends below 0 or above 1, or has width 0 at 0 or at 1.
 
-    The t rule assumes normal numbers, but a fraction near 0 or 1 is skewed. At .98 of 10,000 images the interval of
-    five seeds still misses one more run as often above as below, together in 5 % of the cases. At .98 of 100 images it
-    misses nearly as many (4.3 %), but mostly below (3.5 % against 0.8 %); such an interval leaves [0, 1]. Logits are no
-    better: they miss 5.0 % and 7.5 % in the two cases, and are infinite at 0 and 1.
+    Then the t rule is rough: it assumes normal numbers, but a fraction near 0 or 1 is skewed. At .98 of 10,000 images,
+    one more run lies outside the interval of five seeds in 5 % of the cases, as often above as below. At .98 of 100
+    images, it lies outside in 4.3 % of the cases, but mostly below (3.5 % against 0.8 %). Such an interval extends
+    above 1. Logits are no better: 5.0 % and 7.5 % lie outside in the two cases, and they are infinite at 0 and 1.
     """
     return mean - width < 0 or mean + width > 1 or (width == 0 and mean in (0.0, 1.0))

@@ -1,15 +1,15 @@
-"""The rule of verdicts for one claim: is it one of ours, and how sharply do we know?
+"""The rule of verdicts for one claim: could the reported number be one more run of ours?
 
-Everything is on the claim's scale (`bench.judge.stats.scales`). D is the distance of our mean from the numbers that
-print as the reported one. h is the half-width of the 95 % prediction interval for one more run of ours, because a
-report of one run is one more run. M is the margin, the difference that would matter, declared with the claim. p is the
-probability that one more run of ours lies at least D away, and R the shift of the mean that one reported run reveals
-with 80 % power. The first line that holds is the outcome:
+Everything is on the claim's scale (`bench.judge.stats.scales`). D is the distance of our mean from the nearest number
+that prints as the reported one. h is the half-width of the 95 % prediction interval for one more run of ours. M is the
+margin, the difference that would matter, declared with the claim. p is the probability that one more run of ours lies
+at least D away. R is the shift of the mean that one reported run reveals with 80 % power. The first line that holds is
+the outcome:
 
-    exact, not exact   claims that are computed, not trained: the printed digits decide
     not run            nothing was measured
-    too few seeds      fewer than `ENOUGH`, or a seed without a number (p and h are given all the same); or equal seeds:
-                       they show no spread, so that no test can say how far from them one more run may lie
+    exact, not exact   the number is computed, not trained: the printed digits decide
+    too few seeds      fewer than `ENOUGH`, or a seed without a number; p and h are given all the same
+    too few seeds      all seeds are equal and the report is another number: without a spread no test can tell
     differs            the adjusted p is below `ALPHA`; if D <= M, the reason adds "less than the margin"
     agrees             D + h <= M: even one more run of ours would land within the margin
     agrees, coarsely   otherwise: shifts below R might not have shown
@@ -54,8 +54,8 @@ EXACT, NOT_EXACT = "exact", "not exact"
 AGREES, COARSE, DIFFERS = "agrees", "agrees, coarsely", "differs"
 TOO_FEW, NOT_RUN = "too few seeds", "not run"
 OUTCOMES = (EXACT, AGREES, COARSE, DIFFERS, NOT_EXACT, TOO_FEW, NOT_RUN)
-ALL_PRUNED = ".pruned100."  # a network of zeros answers one class whatever it learnt
-TRIES = 3  # runs of which a report may be the best
+ALL_PRUNED = ".pruned100."  # in the id of a claim on a network of zeros, which answers class 0 whatever it learnt
+TRIES = 3  # number of runs of which a report may be the best
 
 
 @dataclass(frozen=True)
@@ -63,10 +63,10 @@ class Evidence:
     """The numbers that decide a claim or a curve, on its scale."""
 
     values: tuple[float, ...]  # of our seeds, at least two
-    low: float  # the numbers that print as the reported one begin here
-    high: float
+    low: float  # smallest number that prints as the reported one
+    high: float  # largest one
     margin: float
-    report: Group | None = None  # spread and number of the reported runs; None: the report is of one run
+    report: Group | None = None  # spread and number of the reported runs; None if the report is of one run
 
     @property
     def n(self) -> int:
@@ -85,24 +85,24 @@ class Evidence:
 
     @property
     def distance(self) -> float:
-        """Return D."""
+        """Return D, the distance of our mean from the nearest number that prints as the report."""
         return max(0.0, self.low - self.mean, self.mean - self.high)
 
     @cached_property
     def error(self) -> tuple[float, float]:
-        """Return the standard error of report minus mean, and its degrees of freedom."""
+        """Return the standard error of the report minus our mean, and its degrees of freedom."""
         if self.report is None:
             return prediction_error(self.sd, self.n), self.n - 1
         return welch(Group(self.sd, self.n), self.report)
 
     @property
     def has_spread(self) -> bool:
-        """Return whether a distance can be judged: equal seeds say nothing of a report of one run beside them."""
+        """Return whether the report can be judged. Equal seeds cannot judge another number that is of one run."""
         return self.sd > 0 or self.report is not None or self.distance == 0
 
     @property
     def half_width(self) -> float:
-        """Return h."""
+        """Return h, the half-width of the 95 % interval."""
         return error_half_width(*self.error)
 
     @property
@@ -112,48 +112,44 @@ class Evidence:
 
     @property
     def percentile(self) -> float:
-        """Return the percentage of our runs below the reported number; a run that prints like it counts half."""
+        """Return the percentage of our runs below the reported number; a run that prints the same counts half."""
         below = sum(1.0 if value < self.low else 0.5 if value <= self.high else 0.0 for value in self.values)
         return 100 * below / self.n
 
     @property
     def p_equivalence(self) -> float | None:
-        """Return the p-value of equivalence up to the margin; None if the report is of one run."""
+        """Return the p-value of equivalence within the margin; None if the report is of one run."""
         if self.report is None:
             return None
         middle = (self.low + self.high) / 2
         return equivalence_p(self.mean - middle, self.margin, Group(self.sd, self.n), self.report)
 
-    @property
-    def is_close(self) -> bool:
-        """Return whether a report that does not differ agrees."""
-        same = self.p_equivalence
-        return self.distance + self.half_width <= self.margin if same is None else same < ALPHA
-
     def resolution(self, level: float) -> float:
-        """Return R for a test at this level."""
+        """Return R, the shift that the reported runs reveal with 80 % power, at this level of the test."""
         return resolution(*self.error, level)
 
     def outcome(self, p_adjusted: float) -> str:
-        """Return the outcome of enough seeds."""
+        """Return the outcome, if there are enough seeds."""
         if p_adjusted < ALPHA:
             return DIFFERS
-        return AGREES if self.is_close else COARSE
+        same = self.p_equivalence
+        is_close = self.distance + self.half_width <= self.margin if same is None else same < ALPHA
+        return AGREES if is_close else COARSE
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """An outcome, and the numbers that led to it."""
+    """The outcome of a claim, and the numbers that led to it."""
 
     claim: Claim
     outcome: str
     sample: Sample  # what our seeds measured, in the claim's unit
     scale: Scale = IDENTITY
-    evidence: Evidence | None = None  # on the scale, if there are two seeds of a trained number or more
+    evidence: Evidence | None = None  # for a trained number with at least two seeds, on the scale
     p_adjusted: float | None = None  # over the document's claims, if the claim was tested
     level: float = ALPHA  # at which the claim is tested
     curve: str = ""  # name of the curve that it is a point of
-    is_point: bool = False  # it has the outcome of its curve
+    is_point: bool = False  # the outcome is that of the curve
 
     @property
     def difference(self) -> float | None:
@@ -162,7 +158,7 @@ class Verdict:
 
     @property
     def centre(self) -> float | None:
-        """Return the mean of our seeds in the claim's unit; on the scale log it is the geometric mean."""
+        """Return the mean of our seeds in the claim's unit; on scale log, the geometric mean."""
         if self.evidence is not None and self.scale == LOG:
             return from_scale(LOG, self.evidence.mean)
         return self.sample.mean
@@ -186,7 +182,7 @@ class Verdict:
         return best_of_p(low, high, ours.sd, ours.n, TRIES)
 
     def in_words(self, width: float) -> str:
-        """Return a width on the scale in the claim's unit."""
+        """Return a width on the scale as text, in the claim's unit."""
         return width_in_words(self.scale, 0.0 if self.evidence is None else self.evidence.mean, width)
 
 
@@ -203,13 +199,13 @@ def better_direction(claim: Claim) -> int:
 
 
 def distance_from_print(claim: Claim, value: float) -> float:
-    """Return the distance from a number to the nearest one that prints as the claim; 0 if it prints so itself."""
+    """Return the distance from a number to the nearest one that prints as the claim; 0 if that is the number itself."""
     interval = print_interval(claim)
     return max(0.0, interval.low - value, value - interval.high)
 
 
 def evidence_of(claim: Claim, sample: Sample) -> Evidence | None:
-    """Return the numbers that decide a claim; None with fewer than two seeds, or with a number off the scale."""
+    """Return the numbers that decide a claim; None for fewer than two seeds, or a number that the scale cannot hold."""
     scale = scale_of(claim)
     try:
         values = tuple(to_scale(scale, value) for value in sample.values)
@@ -221,29 +217,29 @@ def evidence_of(claim: Claim, sample: Sample) -> Evidence | None:
     return Evidence(values, *ends_on_scale(claim, scale), margin_on_scale(claim, scale), report)
 
 
-def is_testable(claim: Claim, sample: Sample) -> bool:
-    """Return whether a claim is trained and has enough seeds with a spread, none of which failed."""
+def testable(claim: Claim, sample: Sample) -> Evidence | None:
+    """Return the evidence of a trained claim with enough seeds and a spread, of which none failed; else None."""
     if is_exact(claim) or sample.n < ENOUGH or sample.gap is not None:
-        return False
+        return None
     evidence = evidence_of(claim, sample)
-    return evidence is not None and evidence.has_spread
+    return evidence if evidence is not None and evidence.has_spread else None
 
 
 def judge_one(claim: Claim, sample: Sample, n_claims: int = 1) -> Verdict:
-    """Return the verdict of one claim that is tested together with others, by Bonferroni's adjustment."""
-    evidence = evidence_of(claim, sample)
+    """Return the verdict of one of `n_claims` claims that are tested together, by Bonferroni's adjustment."""
+    evidence = testable(claim, sample)
     p = None if evidence is None else min(1.0, n_claims * evidence.p)
     return conclude(claim, sample, p, ALPHA / n_claims)
 
 
 def conclude(claim: Claim, sample: Sample, p_adjusted: float | None, level: float) -> Verdict:
-    """Return the verdict of a claim, given its adjusted p-value and the level at which the claim is tested."""
+    """Return the verdict of a claim, from its adjusted p-value (None if it is not `testable`) and its test's level."""
     if not sample.n:
         return Verdict(claim, NOT_RUN, sample)
     if is_exact(claim):
         prints_so = all(distance_from_print(claim, value) == 0 for value in sample.values)
         return Verdict(claim, EXACT if prints_so else NOT_EXACT, sample)
     evidence, scale = evidence_of(claim, sample), scale_of(claim)
-    if evidence is None or p_adjusted is None or not is_testable(claim, sample):
+    if evidence is None or p_adjusted is None:
         return Verdict(claim, TOO_FEW, sample, scale, evidence)
     return Verdict(claim, evidence.outcome(p_adjusted), sample, scale, evidence, p_adjusted, level)

@@ -1,11 +1,12 @@
-"""The scale on which seeds scatter about normally, as the t rule assumes; one rule declares it for each claim.
+"""The scale of a claim: on it, seeds scatter about normally, as the t rule assumes.
 
     log       losses of the six-point regressions: positive numbers that fall by powers of ten
-    logit     of (count + 1/2) / (images + 1): fractions whose rarer answer has fewer than `RARE` images at the reported
-              value, that is of few images, or near 0 or 1
-    identity  all others
+    logit     logit of (count + 1/2) / (images + 1): for fractions whose rarer answer has fewer than `RARE` images at
+              the reported value, because the images are few or the fraction is near 0 or 1
+    identity  all other numbers
 
-The rule looks at the claim alone, never at our seeds. It was declared on 2026-11-23, after the numbers had been seen.
+The scale depends on the claim alone, never on our seeds. This rule was declared on 2026-11-23, after the numbers had
+been seen.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ TOY = "toy"
 
 
 class Scale(NamedTuple):
-    """A scale, and for logit the number of images of the fraction."""
+    """A scale; for logit, also the number of images of the fraction."""
 
     name: Literal["identity", "log", "logit"]
     images: int = 0
@@ -44,13 +45,13 @@ def scale_of(claim: Claim) -> Scale:
 
 
 def _images(split: str) -> int:
-    """Return how many images a split has by its name: test10k, 100 random images of test10k, all 459; else 0."""
+    """Return the number of images in a split's name, such as test10k, 100 random images of test10k, all 459; else 0."""
     found = re.search(r"(\d+)(k?)", split)
     return int(found[1]) * (1000 if found[2] else 1) if found else 0
 
 
 def to_scale(scale: Scale, value: float) -> float:
-    """Return a number on a scale; raises ValueError for one that has no place on it."""
+    """Return a number on a scale; raises ValueError for a number that the scale cannot hold."""
     if scale.name == "identity":
         return value
     if scale.name == "log":
@@ -60,17 +61,17 @@ def to_scale(scale: Scale, value: float) -> float:
 
 
 def from_scale(scale: Scale, value: float) -> float:
-    """Return the number that lies at a place of a scale; a fraction ends at 0 and at 1."""
+    """Return the number from its value on a scale; a fraction is cut at 0 and 1."""
     if scale.name == "identity":
         return value
     if scale.name == "log":
-        return math.exp(min(value, 700.0))  # beyond, no float holds it
+        return math.exp(min(value, 700.0))  # above, exp overflows
     share = 1 / (1 + math.exp(min(-value, 700.0)))
     return min(1.0, max(0.0, (share * (scale.images + 1) - 0.5) / scale.images))
 
 
 def ends_on_scale(claim: Claim, scale: Scale) -> tuple[float, float]:
-    """Return the ends of the numbers that print as the claim."""
+    """Return the smallest and the largest number that prints as the claim, on the scale."""
     interval = print_interval(claim)
     low, high = interval.low, interval.high
     if scale.name == "logit":
@@ -79,7 +80,7 @@ def ends_on_scale(claim: Claim, scale: Scale) -> tuple[float, float]:
 
 
 def margin_on_scale(claim: Claim, scale: Scale) -> float:
-    """Return the margin at the reported value: the smaller of its two sides, so that the margin never grows."""
+    """Return the margin at the reported value: the smaller of its two sides, so that the scale never widens it."""
     if scale == IDENTITY:
         return claim.margin
     here, sides = to_scale(scale, claim.value), []
@@ -91,14 +92,14 @@ def margin_on_scale(claim: Claim, scale: Scale) -> float:
 
 
 def width_in_words(scale: Scale, centre: float, width: float) -> str:
-    """Return a width on a scale, counted from a place on it, in the claim's unit; on log it is a factor."""
+    """Return a width on a scale as text, in the claim's unit, measured from `centre`; on log it is a factor."""
     if scale == LOG:
         return f"a factor of {from_scale(LOG, width):.3g}"
     return f"{width_in_unit(scale, centre, width):.2g}"
 
 
 def width_in_unit(scale: Scale, centre: float, width: float) -> float:
-    """Return a width on a scale, counted from a place on it, in the claim's unit: the larger of its two sides."""
+    """Return a width on a scale in the claim's unit, measured from `centre`: the larger of its two sides."""
     if scale == IDENTITY:
         return width
     middle = from_scale(scale, centre)

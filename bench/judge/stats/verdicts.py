@@ -1,8 +1,8 @@
-"""The verdicts of all claims: `bench.judge.stats.rule`, with p-values adjusted over the claims of each document.
+"""The verdicts of all claims, by `bench.judge.stats.rule`; Holm's procedure adjusts p-values over each document.
 
-Holm's procedure adjusts over what a document claims: its numbers after training, and its curves over epochs, each as
-one claim (`bench.judge.stats.curves`). The points of a curve have its outcome, with their own p-value and interval
-beside it. The last point of a curve of test accuracy is quoted as a result too: it is also a claim by itself.
+A document claims its numbers after training, and its curves over epochs. Each curve is one claim
+(`bench.judge.stats.curves`): its points have its outcome, but their own p-value and interval. Documents quote the last
+test accuracy of a curve as a result, so that point is also a claim by itself.
 """
 
 from __future__ import annotations
@@ -15,15 +15,7 @@ from bench.judge.claims import Claim, ClaimRow
 from bench.judge.stats.curves import Curve, curve_name, curves
 from bench.judge.stats.joint import DUPLICATES, joint_p
 from bench.judge.stats.prediction import holm
-from bench.judge.stats.rule import (
-    ALPHA,
-    Evidence,
-    Verdict,
-    conclude,
-    evidence_of,
-    is_exact,
-    is_testable,
-)
+from bench.judge.stats.rule import ALPHA, Evidence, Verdict, conclude, is_exact, testable
 
 
 @dataclass(frozen=True)
@@ -40,22 +32,22 @@ class Judgement:
 
     @property
     def lasts(self) -> list[Verdict]:
-        """Return the verdicts on last points of curves that are quoted as results."""
+        """Return the verdicts on the last points of curves that are quoted as results."""
         return [verdict for verdict in self.verdicts if verdict.curve and not verdict.is_point]
 
     @property
     def computed(self) -> list[Verdict]:
-        """Return the verdicts on numbers that are computed and not trained."""
+        """Return the verdicts on numbers that are computed, not trained."""
         return [verdict for verdict in self.verdicts if is_exact(verdict.claim)]
 
     @property
     def points(self) -> list[Verdict]:
-        """Return the verdicts on all points of curves, the last ones among them."""
+        """Return the verdicts on all points of curves, including the last ones."""
         return [verdict for verdict in self.verdicts if curve_name(verdict.claim)]
 
     @cached_property
     def joint(self) -> Mapping[str, float]:
-        """Return the joint p-value of the end results of each document that has some with enough seeds."""
+        """Return the joint p-value of the end results of each document, if any of them was tested."""
         return {document: joint_p(document, claims) for document, claims in self._joint_claims().items()}
 
     @cached_property
@@ -76,7 +68,7 @@ class Judgement:
         return found
 
     def of_documents(self, documents: Collection[str]) -> Judgement:
-        """Return the verdicts of some documents. Their p-values stay: each is adjusted over its own document."""
+        """Return the verdicts of some documents. Adjusted p-values stay: each is adjusted over its own document."""
         return Judgement(
             [verdict for verdict in self.verdicts if verdict.claim.source in documents],
             [curve for curve in self.curves if curve.first.source in documents],
@@ -84,7 +76,7 @@ class Judgement:
 
 
 def is_end(claim: Claim) -> bool:
-    """Return whether a claim is an end result: measured after training."""
+    """Return whether a claim is an end result: trained, and measured after training."""
     return claim.stage == "final" and not is_exact(claim)
 
 
@@ -93,23 +85,23 @@ def judge(rows: Sequence[ClaimRow]) -> Judgement:
     found = curves(rows)
     tests: dict[str, tuple[float, float]] = {}
     for document in dict.fromkeys(row.claim.source for row in rows):
-        mine = [curve for curve in found if curve.first.source == document]
-        tests |= _tests((row for row in rows if row.claim.source == document), mine)
+        its_curves = [curve for curve in found if curve.first.source == document]
+        tests |= _tests((row for row in rows if row.claim.source == document), its_curves)
     judged = {curve.name: _judge_curve(curve, tests.get(curve.name)) for curve in found}
     return Judgement([_judge_row(row, judged, tests) for row in rows], list(judged.values()))
 
 
-def _tests(rows: Iterable[ClaimRow], mine: Sequence[Curve]) -> dict[str, tuple[float, float]]:
-    """Return the adjusted p-value and the level of each claim and curve of a document that is tested."""
-    in_curves = {row.claim.id for curve in mine for row in curve.rows}
-    lasts = {last.claim.id for curve in mine if (last := _last_accuracy(curve)) is not None}
+def _tests(rows: Iterable[ClaimRow], its_curves: Sequence[Curve]) -> dict[str, tuple[float, float]]:
+    """Return the adjusted p-value and the level of each tested claim and curve of one document."""
+    in_curves = {row.claim.id for curve in its_curves for row in curve.rows}
+    lasts = {last.claim.id for curve in its_curves if (last := _last_accuracy(curve)) is not None}
     p_values: dict[str, float] = {}
     for row in rows:
         is_alone = row.claim.id not in in_curves or row.claim.id in lasts
-        evidence = evidence_of(row.claim, row.sample)
-        if is_alone and evidence is not None and is_testable(row.claim, row.sample):
+        evidence = testable(row.claim, row.sample)
+        if is_alone and evidence is not None:
             p_values[row.claim.id] = evidence.p
-    for curve in mine:
+    for curve in its_curves:
         if curve.evidence is not None and curve.is_testable:
             p_values[curve.name] = curve.evidence.p
     return {name: (p, ALPHA / len(p_values)) for name, p in holm(p_values).items()}

@@ -24,9 +24,9 @@ def own_text(judged: JudgedNumber, width: int) -> str:
 
 
 def _parts(judged: JudgedNumber) -> list[tuple[str, str]]:
-    brought, verdict, claim = judged.brought, judged.verdict, judged.verdict.claim
+    own, verdict, claim = judged.own, judged.verdict, judged.verdict.claim
     interval, sample, evidence = print_interval(claim), verdict.sample, verdict.evidence
-    where = f"{judged.key} of {brought.approach} {brought.recipe}, protocol {brought.protocol}"
+    where = f"{judged.key} of {own.approach} {own.recipe}, protocol {own.protocol}"
     parts = [
         ("verdict", outcome_text(verdict)),
         ("your number", f"{claim.printed} {claim.unit}".strip() + f", {claim.precision_kind}: {where}"),
@@ -51,7 +51,7 @@ def _parts(judged: JudgedNumber) -> list[tuple[str, str]]:
                 f"{claim.margin:.3g}, is {claim.margin_reason}",
             ),
         ]
-    lines = against_lines(judged.against) or [f"no alternative to {brought.recipe} is known"]
+    lines = against_lines(judged.against) or [f"no alternative to {own.recipe} is known"]
     return [*parts, *(("against what?" if place == 0 else "", line) for place, line in enumerate(lines))]
 
 
@@ -60,7 +60,7 @@ def own_json(judged: JudgedNumber) -> dict[str, object]:
     verdict, found = judged.verdict, judged.verdict.evidence
     evidence = found if found is not None and found.has_spread else None
     return {
-        **dataclasses.asdict(judged.brought),
+        **dataclasses.asdict(judged.own),
         "key": judged.key,
         "margin": verdict.claim.margin,
         "margin_reason": verdict.claim.margin_reason,
