@@ -59,7 +59,7 @@ def sources(search: str) -> list[ApproachSource]:
     """Return the approaches of a path, then those of entry points, each in order of their names."""
     found: list[ApproachSource] = []
     for part in filter(None, search.split(os.pathsep)):
-        found += _in_place(Path(part))
+        found += in_place(Path(part))
     return found + list(_announced())
 
 
@@ -83,7 +83,8 @@ def load(source: ApproachSource) -> types.ModuleType:
 _PRIVATE = "_bnn_bench_approaches_"  # start of the name of the package that is made for a folder
 
 
-def _in_place(place: Path) -> list[ApproachSource]:
+def in_place(place: Path) -> list[ApproachSource]:
+    """Return the approaches of a folder, or the one of a file NAME.py or NAME.toml."""
     if place.suffix in (".py", ".toml"):
         return [_source(place.parent, place.stem, _package(place.parent), str(place))]
     try:

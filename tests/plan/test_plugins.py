@@ -13,6 +13,7 @@ import pytest
 from bench.cli import FAILED, INCOMPLETE, USAGE
 from bench.cli.main import main
 from bench.core.errors import BrokenApproach
+from bench.judge.audit.check import approaches_of
 from bench.plan import plugins, registry
 from bench.plan.registry import broken, load_class, manifests, source_files
 
@@ -163,6 +164,13 @@ def test_an_entry_point_registers_a_package(tmp_path, monkeypatch):
     assert "no_such_package is no package" in found["gone"]
     assert "ZeroDivisionError" in found["bad"]
     assert "all ends here" in found["end"]
+
+
+def test_a_broken_entry_point_does_not_stop_the_audit_of_a_file(folder, monkeypatch):
+    monkeypatch.setenv(plugins.VARIABLE, "")
+    gone = metadata.EntryPoint("gone", "no_such_package", plugins.GROUP)
+    monkeypatch.setattr(plugins.metadata, "entry_points", lambda group: [gone])
+    assert approaches_of(str(folder / "mine.py")) == ["mine"]
 
 
 def test_run_trains_it_in_a_process_of_its_own(folder, tmp_path, capsys, monkeypatch):
