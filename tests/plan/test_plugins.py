@@ -166,10 +166,11 @@ def test_an_entry_point_registers_a_package(tmp_path, monkeypatch):
     assert "all ends here" in found["end"]
 
 
-def test_a_broken_entry_point_does_not_stop_the_audit_of_a_file(folder, monkeypatch):
+@pytest.mark.parametrize("package", ["no_such_package", "implementations"])
+def test_an_entry_point_is_not_audited_in_the_place_of_a_file(folder, monkeypatch, package):
     monkeypatch.setenv(plugins.VARIABLE, "")
-    gone = metadata.EntryPoint("gone", "no_such_package", plugins.GROUP)
-    monkeypatch.setattr(plugins.metadata, "entry_points", lambda group: [gone])
+    point = metadata.EntryPoint("theirs", package, plugins.GROUP)
+    monkeypatch.setattr(plugins.metadata, "entry_points", lambda group: [point])
     assert approaches_of(str(folder / "mine.py")) == ["mine"]
 
 
