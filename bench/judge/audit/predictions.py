@@ -13,7 +13,7 @@ from bench.core.streams import own_noise
 from bench.judge.audit.findings import Finding, Seen
 
 CLOSE = 1e-3  # probability; reported numbers may be half precision
-CLOSE_NATS = 10 * CLOSE  # of an entropy, likewise
+CLOSE_NATS = 10 * CLOSE  # nats; the same for an entropy
 
 MEAN, GEOMETRIC = "mean of probabilities", "exp of mean log-probabilities"
 

@@ -171,9 +171,9 @@ def _average(draws: Tensor, largest: Tensor) -> Seen:
 
 
 def _sigma(records: Sequence[Record], store: Store) -> Iterator[Finding]:
-    """Compare the sigmas of a kept posterior with those at the start: of a fit of two steps with the same seed.
+    """Compare the sigmas of a kept posterior with their start: a fit of two steps with the same seed.
 
-    Of each recipe, one record is enough.
+    One record of each recipe is enough.
     """
     seen = set()
     for record in records:

@@ -157,12 +157,8 @@ def _beside_shares(objective: AuditedObjective, losses: Tensor, nlls: Tensor) ->
 
 def _shares_gradient(objective: AuditedObjective, weight: float, shares: Tensor) -> bool:
     """Return whether the gradients of the batches, without the data's part, are one vector times the batch's share."""
-    rows = torch.stack(
-        [
-            torch.cat([part.flatten() for part in objective.gradient(value).values()])
-            for value in (objective.loss(batch, 0) - weight * objective.nll(batch, 0) for batch in objective.batches)
-        ]
-    )
+    rests = (objective.loss(batch, 0) - weight * objective.nll(batch, 0) for batch in objective.batches)
+    rows = torch.stack([_flat_gradient(objective, rest) for rest in rests])
     left = rows - shares.outer(shares @ rows)  # the shares have length 1
     return bool(rows.any()) and float(left.norm()) <= ALIKE_SHARES * float(rows.norm())
 
@@ -197,9 +193,12 @@ def _by_gradients(objective: AuditedObjective, draws: int) -> DataWeight:
 
 def _gradients_less_mean(objective: AuditedObjective, function: Callable[[Batch, int], Tensor], draw: int) -> Tensor:
     """Return the gradients of the batches [batches, n], less their mean over batches."""
-    gradients = [objective.gradient(function(batch, draw)) for batch in objective.batches]
-    rows = torch.stack([torch.cat([part.flatten() for part in gradient.values()]) for gradient in gradients])
+    rows = torch.stack([_flat_gradient(objective, function(batch, draw)) for batch in objective.batches])
     return rows - rows.mean(0)
+
+
+def _flat_gradient(objective: AuditedObjective, value: Tensor) -> Tensor:
+    return torch.cat([part.flatten() for part in objective.gradient(value).values()])
 
 
 def _rest(losses: Tensor, nlls: Tensor, misfit: float, smallest: Tensor) -> Rest:

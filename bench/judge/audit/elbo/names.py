@@ -11,6 +11,8 @@ from torch.nn.functional import softplus
 
 from bench.judge.audit.elbo.objective import Factor
 
+NamedValues = Callable[[], Mapping[str, Tensor]]  # each call computes the values anew, with their graph
+
 _MEANS = r"mu|mean|loc|locs"
 _POSITIVE = ("sigma", "std", "scale", "scales")  # taken as they are, if all their numbers are positive
 _SCALES: dict[str, Callable[[Tensor], Tensor]] = {
@@ -40,15 +42,12 @@ def _is_a_layer(hit: re.Match[str]) -> bool:
     return bool(re.fullmatch(r"(_.*)?\.(weight|bias)", hit.string[hit.end() :])) and hit.group() not in _AUTOGUIDE
 
 
-def factors_by_name(values: Callable[[], Mapping[str, Tensor]]) -> list[Factor]:
+def factors_by_name(values: NamedValues) -> list[Factor]:
     """Pair means and scales by their names: `fc1.weight_mu` with `fc1.weight_rho`, `mu_kernel` with `rho_kernel`.
 
     rho means softplus; log_sigma, log_std and log_scale mean exp; logvar means exp of its half. A sigma, std or scale
     is taken as it is, or through softplus where one of its numbers is not positive. Pairs of which nothing is trained
     are left out.
-
-    Args:
-        values: returns the named values with their graph to the parameters, which each call makes anew.
     """
     known = values()
     found = []
@@ -74,12 +73,7 @@ def means_without_scale(names: Iterable[str], factors: Iterable[Factor]) -> list
     return [name for name, hit in alone.items() if hit is not None and not _is_a_layer(hit)]
 
 
-def _factor(
-    values: Callable[[], Mapping[str, Tensor]],
-    hit: re.Match[str],
-    scale: str,
-    transform: Callable[[Tensor], Tensor],
-) -> Factor:
+def _factor(values: NamedValues, hit: re.Match[str], scale: str, transform: Callable[[Tensor], Tensor]) -> Factor:
     mean = hit.string
     may_be_layer = hit.group() not in _AUTOGUIDE and mean.endswith((".weight", ".bias"))
     return Factor(f"{mean}, {scale}", lambda: values()[mean], lambda: transform(values()[scale]), may_be_layer)

@@ -125,11 +125,11 @@ class AuditedObjective:
 
     def gradient(self, value: Tensor) -> Gradient:
         """Return the gradient of a scalar by name, float64; zero where autograd sees no path."""
+        found = {name: torch.zeros(p.shape, dtype=torch.float64) for name, p in self.parameters.items()}
         if not value.requires_grad:
-            return {name: torch.zeros(p.shape, dtype=torch.float64) for name, p in self.parameters.items()}
+            return found
         leaves = [(name, leaf) for name in self.parameters for leaf in self._leaves[name] if leaf.requires_grad]
         slopes = torch.autograd.grad(value, [leaf for _, leaf in leaves], allow_unused=True)
-        found = {name: torch.zeros(p.shape, dtype=torch.float64) for name, p in self.parameters.items()}
         for (name, _), slope in zip(leaves, slopes, strict=True):
             if slope is not None:  # several names of one storage: their gradients add up
                 found[name] = found[name] + slope.detach().cpu().double().reshape(found[name].shape)

@@ -101,28 +101,21 @@ def _mistakes(n_weights: int, setting: Setting) -> list[tuple[float, str]]:
         if n_weights > 1
     ]
     if setting.is_mean:
+        by_n = f"the loss is a mean over rows, so divide by N = {n:,}"
         return [
             (float(n), f"N is forgotten: the loss is a mean over rows, so divide the KL by N = {n:,}"),
-            (steps, f"the KL is divided by the batch size: the loss is a mean over rows, so divide by N = {n:,}"),
-            (
-                float(batch),
-                f"the KL is divided by the number of batches: the loss is a mean over rows, so divide by N = {n:,}",
-            ),
+            (steps, f"the KL is divided by the batch size: {by_n}"),
+            (float(batch), f"the KL is divided by the number of batches: {by_n}"),
             (1 / steps, f"the KL is divided by N and by the number of batches: divide by N = {n:,} alone"),
             (1 / batch, f"the KL is divided by N and by the batch size: divide by N = {n:,} alone"),
             *per_size,
         ]
+    by_steps = f"divide by the number of batches, {steps:.6g}"
     return [
         (steps, f"every batch pays the whole KL: divide it by the number of batches, {steps:.6g}"),
-        (
-            1 / batch,
-            f"the KL is divided by N, but the loss is a sum: divide by the number of batches, {steps:.6g}",
-        ),
+        (1 / batch, f"the KL is divided by N, but the loss is a sum: {by_steps}"),
         (1 / steps, "the KL is divided by the number of batches twice: divide once"),
-        (
-            steps / batch,
-            f"the KL is divided by the batch size: the loss is a sum, so divide by the number of batches, {steps:.6g}",
-        ),
+        (steps / batch, f"the KL is divided by the batch size: the loss is a sum, so {by_steps}"),
         *per_size,
     ]
 

@@ -261,7 +261,7 @@ def _shifts(objective: AuditedObjective, factors: Sequence[Factor]) -> dict[str,
 
 
 def _only(targets: Sequence[Gradient], columns: Sequence[Gradient]) -> list[Gradient]:
-    """Return the gradients of those parameters only that a direction changes."""
+    """Return the gradients of the parameters for which a direction is not zero."""
     names = [name for name in columns[0] if any(bool(column[name].any()) for column in columns)]
     return [{name: target[name] for name in names} for target in targets]
 
@@ -287,7 +287,7 @@ def _n_weights(factors: Sequence[Factor]) -> int:
 
 
 def _count(columns: Sequence[Gradient]) -> int:
-    """Return the size of the parameters that a direction changes."""
+    """Return how many numbers the parameters have for which a direction is not zero."""
     return sum(int(part.numel()) for part in _only(columns, columns)[0].values())
 
 
