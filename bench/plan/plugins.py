@@ -60,7 +60,7 @@ def sources(search: str) -> list[ApproachSource]:
     """Return the approaches in the folders and files of `search`, then those of entry points, ordered by name."""
     found: list[ApproachSource] = []
     for part in filter(None, search.split(os.pathsep)):
-        found += _in_place(Path(part))
+        found += in_place(Path(part))
     return found + list(_announced())
 
 
@@ -84,7 +84,8 @@ def load(source: ApproachSource) -> types.ModuleType:
 _PRIVATE = "_bnn_bench_approaches_"  # a package whose name begins so is made for each folder
 
 
-def _in_place(place: Path) -> list[ApproachSource]:
+def in_place(place: Path) -> list[ApproachSource]:
+    """Return the approaches of a folder, or the one of a file NAME.py or NAME.toml."""
     try:
         if place.suffix in (".py", ".toml"):
             return [_source(place.parent, place.stem, _package(place.parent), str(place))]

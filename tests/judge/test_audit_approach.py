@@ -1,4 +1,4 @@
-"""The rules over approaches as black boxes: our own, with the mistakes that their recipes declare, and no others."""
+"""The rules for approaches, on our own: each recipe has the mistakes that it declares, and no others."""
 
 import pytest
 import torch
@@ -30,7 +30,7 @@ SUBJECTS = [(name, recipe) for name, entry in manifests().items() for recipe in 
 
 @pytest.fixture(autouse=True)
 def _small(monkeypatch):
-    """Make networks small: the mistakes are the same."""
+    """Make the networks small. Small networks have the same mistakes."""
     monkeypatch.setattr(probe, "ApproachUnderTest", SmallUnderTest)
     monkeypatch.setattr(_methods, "WIDTHS", WIDTHS)
 

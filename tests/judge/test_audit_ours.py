@@ -1,7 +1,7 @@
-"""The ELBO auditor on our own training steps in PyTorch: the objective that they minimise, in small.
+"""The audit of the objectives that our own approaches in PyTorch minimise, with small networks.
 
-An implementation that writes its gradient out is put behind one node of autograd, with a leaf for each parameter
-tensor. What a step divides its KL by is known from each document, so that the KL's weight in an epoch is.
+Some approaches compute their gradient without autograd: one autograd function stands for loss and gradient, with a leaf
+for each parameter tensor. The documents say what a step divides its KL by, so the KL's weight in an epoch is known.
 """
 
 import dataclasses
@@ -38,7 +38,7 @@ def batches():
 
 
 class Written(torch.autograd.Function):
-    """A loss whose gradient is not autograd's: `evaluate(flat)` returns both, [] and [P]."""
+    """A loss that computes its own gradient: `evaluate(flat)` returns the loss [] and the gradient [P]."""
 
     @staticmethod
     def forward(ctx, evaluate, flat):
@@ -52,7 +52,7 @@ class Written(torch.autograd.Function):
 
 
 def leaves(layout, **vectors):
-    """One leaf for each parameter tensor of vectors [P], such as hidden1.weight.mu; as a vector: torch.cat of all."""
+    """Split vectors [P] into a leaf for each parameter tensor, named as hidden1.weight.mu. `flat` joins them again."""
     return {
         f"{name}.{kind}": view.detach().clone().requires_grad_()
         for kind, vector in vectors.items()
@@ -75,7 +75,7 @@ def summed_nll(outputs, y):
 
 
 def sampled(module, recipe, task, layout, three, nll_of, prior_std):
-    """Audit the network that a module's `Seeds` trains, noise from torch's global generator."""
+    """Audit the network that a module's `Seeds` trains, with noise from torch's global generator."""
     train = Split("train60k", *three[0], torch.arange(len(three[0][0])))
     network = module.Seeds(recipe, train, _seeds.all_rows(train), task, [CheckContext(0)]).network
     parameters = leaves(layout, mu=network.mu, rho=network.rho)

@@ -1,4 +1,4 @@
-"""The rules over records and data: what is stored is compared with what follows from it."""
+"""The rules for records and data sets: planted faults are seen, and what is right passes."""
 
 import json
 import math

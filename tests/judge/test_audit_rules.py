@@ -1,4 +1,4 @@
-"""The rules, the facts on the documents, and what running the documents' code shows of them."""
+"""The rules, the facts on the documents, and what running the documents' code shows."""
 
 import msgspec
 import pytest

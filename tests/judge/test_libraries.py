@@ -1,4 +1,4 @@
-"""Other people's libraries: the measured weights are those of their formulas, and small networks give them again."""
+"""Other people's libraries: the stored weights follow from the formulas, and small networks are measured again."""
 
 import sys
 

@@ -13,6 +13,7 @@ import pytest
 from bench.cli import FAILED, INCOMPLETE, USAGE
 from bench.cli.main import main
 from bench.core.errors import BrokenApproach
+from bench.judge.audit.check import approaches_of
 from bench.plan import plugins, registry
 from bench.plan.registry import broken, load_class, manifests, source_files
 
@@ -166,6 +167,14 @@ def test_an_entry_point_registers_a_package(tmp_path, monkeypatch):
     assert "no_such_package is no package" in found["gone"]
     assert "ZeroDivisionError" in found["bad"]
     assert "all ends here" in found["end"]
+
+
+@pytest.mark.parametrize("package", ["no_such_package", "implementations"])
+def test_an_entry_point_is_not_audited_in_the_place_of_a_file(folder, monkeypatch, package):
+    monkeypatch.setenv(plugins.VARIABLE, "")
+    point = metadata.EntryPoint("theirs", package, plugins.GROUP)
+    monkeypatch.setattr(plugins.metadata, "entry_points", lambda group: [point])
+    assert approaches_of(str(folder / "mine.py")) == ["mine"]
 
 
 def test_run_trains_it_in_a_process_of_its_own(folder, tmp_path, capsys, monkeypatch):

@@ -1,9 +1,9 @@
-"""The rules over an approach as a black box: what its fits and predictions show through the contract.
+"""The rules for an approach as a black box: what its fits and predictions show through the contract.
 
-A few steps on made-up rows suffice. Half of the inputs are blank in every training row. No data reach the weights of
-a blank input: their steps show where the KL pulls, and whether noise hides the pull. If fits with two different N are
-equal, the KL is not scaled by N. From outside nobody can see how often the KL counts: `bench.judge.audit.elbo` measures
-it on the objective.
+A few steps on made-up rows suffice. For the rules on KL and sigma, half of the inputs are blank in every training row.
+No data reach the weights of a blank input, so their steps show where the KL pulls, and whether noise hides the pull. If
+fits with two different N are equal, the KL is not scaled by N. How often the KL counts cannot be seen from outside:
+`bench.judge.audit.elbo` measures it on the objective.
 """
 
 from __future__ import annotations
@@ -18,23 +18,23 @@ from bench.core.errors import BenchError, Unsupported
 from bench.interface import Marginal
 from bench.judge.audit.documents import declared
 from bench.judge.audit.findings import Finding, Seen
-from bench.judge.audit.predictions import repeats
+from bench.judge.audit.predictions import off_one, repeats
 from bench.judge.audit.probe import FULL_ROWS, Probe
 from bench.judge.contract import ROWS, SAME, STEPS
 
-PULLED = 0.2  # a weaker correlation of a weight's step with the weight is lost in noise
+PULLED = 0.2  # least correlation of weights with their steps that shows a pull; a weaker one is lost in noise
 SURE = 3.0  # standard errors
-STILL = 0.05  # a smaller relative change over the planned training leaves sigma where it started
+STILL = 0.05  # relative change of sigma over the planned training; below it, sigma counts as frozen
 
 
 def audit_approach(name: str, recipe: str = "published") -> list[Finding]:
-    """Apply every rule over approaches; a failure that the recipe declares is `known`."""
+    """Apply every rule for approaches. A failure that the recipe declares is `known`."""
     probe = Probe(name, recipe)
     known = declared(probe.subject.manifest, probe.subject.recipe)
     found: list[Finding] = []
     for rule, check in _CHECKS.items():
         try:
-            seen = (_without_sigma(probe) if rule in _OF_SIGMA else None) or check(probe)
+            seen = (_why_no_sigma(probe) if rule in _OF_SIGMA else None) or check(probe)
         except BenchError as error:
             seen = Seen("not measured", str(error))
         except Exception as error:  # noqa: BLE001 - the approach is another's; the contract checks say where it broke
@@ -49,7 +49,7 @@ def audit_approach(name: str, recipe: str = "published") -> list[Finding]:
 def _normalised(probe: Probe) -> Seen:
     if not probe.subject.is_classifier:
         return Seen("not applicable", "it predicts no probabilities")
-    off = float((probe.subject.predict(probe.posterior).double().logsumexp(-1).exp() - 1).abs().max())
+    off = off_one(probe.subject.predict(probe.posterior))
     detail = f"sums of probabilities are off 1 by {off:.1g}"
     return Seen("fails" if off > SAME else "passes", detail, {"largest": off})
 
@@ -95,8 +95,8 @@ def _prunes_noise(probe: Probe) -> Seen:
     return Seen("fails" if left > 0 or spread > SAME else "passes", detail, {"sigma": left, "spread": spread})
 
 
-def _without_sigma(probe: Probe) -> Seen | None:
-    """Return why a rule on the KL or sigma does not apply to this approach; None if it does."""
+def _why_no_sigma(probe: Probe) -> Seen | None:
+    """Return why the rules on KL and sigma do not apply to this approach; None if they do."""
     if not probe.subject.is_classifier:
         return Seen("not applicable", "made for images, whose inputs can be blank")
     return None if probe.has_sigma else Seen("not applicable", "no weight has a sigma")
@@ -126,7 +126,7 @@ def _kl_drowned(probe: Probe) -> Seen:
 
 
 def _kl_pull(probe: Probe) -> tuple[float, float]:
-    """Return the correlation of blank inputs' weights with their steps, and the steps' mean size."""
+    """Return the correlation of the blank inputs' weights with their steps, and the mean size of the steps."""
     before, after = (_of_inputs(weights, probe.blank) for weights in probe.trail(ROWS).last(2))
     step = after - before
     size = float(step.abs().mean())
@@ -136,7 +136,7 @@ def _kl_pull(probe: Probe) -> tuple[float, float]:
 
 
 def _of_inputs(weights: Mapping[str, Marginal], inputs: Tensor) -> Tensor:
-    """Return the means of the first layer's weights of some inputs; raises Unsupported where the layer is unknown."""
+    """Return the means of the weights of some inputs; raises Unsupported if the first layer cannot be told."""
     for marginal in weights.values():
         axes = [axis for axis, size in enumerate(marginal.mean.shape) if size == len(inputs)]
         if len(axes) == 1 and marginal.mean.dim() == 2:
@@ -160,22 +160,22 @@ def _kl_scale(probe: Probe) -> Seen:
 
 
 def _sigma_moves(probe: Probe) -> Seen:
-    trail = probe.trail(FULL_ROWS, epochs=3)  # two epochs' moves tell a drift from noise
+    trail = probe.trail(FULL_ROWS, epochs=3)  # the moves of two epochs tell drift from noise
     stds = torch.stack([_stds(weights) for weights in trail.last(3)])
     moving = stds.min(0).values > 0  # a sigma of zero has no logarithm
     if not moving.any():
         return Seen("fails", "every sigma is zero in training", {"relative change": 0.0})
     one, two, three = stds[:, moving].log()
-    product = (two - one) * (three - two)  # unsigned, and without the noise of either epoch
+    product = (two - one) * (three - two)  # its mean is the squared drift: the noise of the epochs is independent
     drift = float(product.mean())
     sure = drift > SURE * float(product.std()) / math.sqrt(product.numel())
     steps = probe.planned_steps
     if steps is None:
         return Seen("not measured", "how many steps are planned is unknown: give the approach a field batch_size")
-    epochs = steps / STEPS  # short ones, of which the probe made two
-    walk = float((two - one).abs().mean()) * math.sqrt(epochs)  # as far as noise alone gets
+    epochs = steps / STEPS  # in the probe's short epochs
+    walk = float((two - one).abs().mean()) * math.sqrt(epochs)  # how far noise alone gets
     reach = max(walk, math.sqrt(drift) * epochs if sure else 0.0)
-    far = f"{reach:.2g}" if reach < 1 else "more than 1"  # the pace of the first steps says nothing beyond 1
+    far = f"{reach:.2g}" if reach < 1 else "more than 1"  # beyond 1, the first steps say nothing
     detail = f"at the pace of its first steps log sigma changes by {far} in the planned {steps:,}"
     return Seen("fails" if reach < STILL else "passes", detail, {"relative change": reach})
 

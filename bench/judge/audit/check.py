@@ -1,4 +1,4 @@
-"""Checks one approach: the contract, then the audit rules. A failure says why, and what to do."""
+"""Check one approach: the contract, then the audit rules. A failure says why, and what to do."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class CheckLine:
 
 
 def approaches_of(given: str) -> list[str]:
-    """Return the approaches that a name, a file NAME.py or a folder stands for; files and folders are registered.
+    """Return the names of the approaches that are given by a name, a file NAME.py or a folder; register new ones.
 
     Raises:
         ConfigError: no approach has this name.
@@ -37,7 +37,7 @@ def approaches_of(given: str) -> list[str]:
     place = Path(given)
     if place.suffix not in (".py", ".toml") and not place.is_dir():
         return [manifest(given).name]
-    sources = plugins.sources(str(place.expanduser().absolute()))
+    sources = plugins.in_place(place.expanduser().absolute())
     known = registry.manifests()
     inside = [source.name for source in sources if _is_registered(source, known)]
     if inside:
@@ -58,10 +58,10 @@ def _is_registered(source: plugins.ApproachSource, known: Mapping[str, ApproachM
 
 
 def check_approach(name: str) -> Iterator[CheckLine]:
-    """Check every recipe of an approach, line by line; without a fit, there is nothing else to check of a recipe.
+    """Check every recipe of an approach. If the fit of a recipe fails, nothing else of it is checked.
 
     Raises:
-        ConfigError, BrokenApproach, MissingFramework: it cannot be loaded, so that nothing can be checked.
+        ConfigError, BrokenApproach, MissingFramework: the approach cannot be loaded.
     """
     entry = manifest(name)
     load_class(name)
@@ -92,7 +92,7 @@ def _contract(check: ContractCheck, subject: ApproachUnderTest, recipe: str) -> 
 
 
 def _reason(error: Exception, name: str) -> str:
-    """Return what was raised, and where in the approach's own files."""
+    """Return the error's first line, and the last line of the approach's own files that it passed."""
     if isinstance(error, ContractViolation):
         return str(error)
     text = str(error) if isinstance(error, BenchError) else f"{type(error).__name__}: {error}"

@@ -1,4 +1,4 @@
-"""The rules over the data: images in two sets, classes without rows, pixels of another range."""
+"""The rules for the data sets: images that are in two sets, classes without rows, pixels of another range."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from bench.judge.audit.findings import Finding
 
 SUBJECT = "data"
 SEED = 0  # of the rows that are held out, and of the noise
-NOISE = "noise_gaussian"  # made in the network's input space; leaves the range of pixels on purpose
+NOISE = "noise_gaussian"  # made in the network's input space, with values outside the range of pixels on purpose
 
 
 def audit_data(data_dir: Path | None = None) -> Iterator[Finding]:

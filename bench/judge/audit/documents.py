@@ -1,6 +1,6 @@
-"""The rules over the documents: what reading found and where, what running showed, and what the mistake is worth.
+"""The rules for the documents: which mistakes they make, what shows them, and how much each changes a number.
 
-documents.toml has what reading found, shown.json what `python -m benchmarks.documents --write` found by running.
+documents.toml has what we found by reading, shown.json what `python -m benchmarks.documents --write` found by running.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class RungNumber(TomlTable, frozen=True):
 
 
 class _Found(TomlTable, frozen=True):
-    """What is said of a mistake that a document makes."""
+    """A mistake of a document. The first lines of documents.toml explain the fields."""
 
     what: str
     where: str = ""
@@ -77,7 +77,7 @@ class ShownMistake(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class _File(TomlTable, frozen=True):
-    """The file, by document and rule: what was found has all other fields of a fact; the rest only what was read."""
+    """documents.toml: a table for each outcome, by document and rule. Only `found` has more than one sentence."""
 
     found: dict[str, dict[str, _Found]] = field(default_factory=dict)
     absent: dict[str, dict[str, str]] = field(default_factory=dict)
@@ -103,7 +103,7 @@ class _File(TomlTable, frozen=True):
 
 @cache
 def facts(path: Path = FILE) -> tuple[Fact, ...]:
-    """Return all facts, one for every rule and document; raises ConfigError where the file is at fault."""
+    """Return all facts, at most one for each rule and document; raises ConfigError if the file has a mistake."""
     found = sorted(read_toml(path, _File, "facts").facts(), key=_place)
     for before, fact in itertools.pairwise(found):
         if _place(before) == _place(fact):
@@ -122,7 +122,7 @@ def _place(fact: Fact) -> tuple[int, int]:
 
 @cache
 def shown_mistakes(path: Path = SHOWN) -> Mapping[str, ShownMistake]:
-    """Return what each check showed, by the name of the check; raises ConfigError where the file is at fault."""
+    """Return what each check showed, by the name of the check; raises ConfigError if the file has a mistake."""
     try:
         return msgspec.json.decode(path.read_bytes(), type=dict[str, ShownMistake])
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError) as error:
@@ -132,9 +132,9 @@ def shown_mistakes(path: Path = SHOWN) -> Mapping[str, ShownMistake]:
 
 
 def declared(entry: ApproachManifest, recipe: Recipe) -> dict[str, str]:
-    """Return the rules that a recipe is known to fail, each with the correction that removes it, or the reason.
+    """Return the rules that a recipe is known to fail, each with the correction that removes the mistake, or a reason.
 
-    documents.toml has the rules that the documents' recipes fail. Other approaches declare them in table [known] of
+    For the documents' recipes, documents.toml names these rules. Other approaches declare them in the table [known] of
     their manifest.
     """
     known = {
@@ -158,7 +158,7 @@ def audit_documents(documents: Sequence[str], numbers: Numbers) -> list[Finding]
 
     Args:
         documents: some of `DOCUMENTS`.
-        numbers: of the ladders, which tell what a mistake is worth.
+        numbers: of the ladders; they say how much a mistake changes a number.
     """
     found = []
     for fact in facts():
@@ -185,7 +185,7 @@ def audit_documents(documents: Sequence[str], numbers: Numbers) -> list[Finding]
 
 
 def rung_of(approach: str, wanted: RungNumber) -> Rung:
-    """Return the rung of an approach's ladder; raises ConfigError unless there is exactly one, with this number."""
+    """Return the rung that `wanted` names; raises ConfigError unless there is exactly one, and it has the number."""
     rungs = ladder(approach).rungs
     named = [rung for rung in rungs if rung.name == wanted.rung]
     if not named:
@@ -202,7 +202,7 @@ def rung_of(approach: str, wanted: RungNumber) -> Rung:
 
 
 def effect_of(approach: str, wanted: RungNumber, numbers: Numbers) -> str:
-    """Return the difference with its 95 % interval over seeds, or why there is none and which command makes it.
+    """Return a rung's difference with its 95 % interval over seeds, or why there is none and which command measures it.
 
     Raises:
         ConfigError: the ladder has no such number.

@@ -20,7 +20,7 @@ class Seen(NamedTuple):
     outcome: FindingOutcome
     detail: str  # what was seen, with its numbers
     measured: Mapping[str, float] = {}
-    advised: bool = False  # whether `detail` says what to do, so that the rule's own remedy need not fit
+    advised: bool = False  # whether `detail` says what to do; the rule's remedy is then left out
 
 
 @dataclass(frozen=True)
@@ -32,15 +32,15 @@ class Finding:
     outcome: FindingOutcome
     detail: str  # what was seen, with its numbers
     measured: Mapping[str, float] = field(default_factory=dict)
-    advised: bool = False  # whether `detail` says what to do
-    effect: str = ""  # what the mistake is worth, by a rung of a ladder
+    advised: bool = False  # as in `Seen`
+    effect: str = ""  # how much the mistake changes a number, by a rung of a ladder
 
     def __post_init__(self) -> None:
         assert self.rule in RULES, f"'{self.rule}' is no rule"
 
     @property
     def remedy(self) -> str:
-        """Return what the rule says to do about a failure; nothing if the detail says it."""
+        """Return what the rule says to do about a failure; '' if the detail says it."""
         return RULES[self.rule].remedy if self.outcome == "fails" and not self.advised else ""
 
     def line(self) -> str:

@@ -1,4 +1,4 @@
-"""The rules over predictions: which mean of the draws they are, whether they are normalised, whether they repeat."""
+"""The rules for predictions: which mean of the draws are they, do they sum to one, and do two calls agree?"""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from bench.core.streams import own_noise
 from bench.judge.audit.findings import Finding, Seen
 
 CLOSE = 1e-3  # probability; reported numbers may be half precision
-CLOSE_NATS = 10 * CLOSE  # of an entropy, likewise
+CLOSE_NATS = 10 * CLOSE  # nats; the same for an entropy
 
 MEAN, GEOMETRIC = "mean of probabilities", "exp of mean log-probabilities"
 
 
 def averages(log_probs: Tensor) -> dict[str, Tensor]:
-    """Return three averages of draws [S, B, K] as probabilities [B, K]; the second need not sum to 1."""
+    """Return three averages [B, K] of the probabilities of draws [S, B, K]. The second need not sum to 1."""
     log_probs = log_probs.double()
     logs = log_probs.mean(0)
     return {
@@ -30,8 +30,13 @@ def averages(log_probs: Tensor) -> dict[str, Tensor]:
 
 
 def entropies_by_average(log_probs: Tensor) -> dict[str, Tensor]:
-    """Return -sum p log p [B] in nats of each of the `averages` of draws [S, B, K]."""
+    """Return -sum p log p [B], in nats, for each of the `averages` of draws [S, B, K]."""
     return {name: -torch.xlogy(p, p).sum(-1) for name, p in averages(log_probs).items()}
+
+
+def off_one(log_probs: Tensor) -> float:
+    """Return the largest distance from 1 of a sum of probabilities over the classes."""
+    return float((log_probs.double().logsumexp(-1).exp() - 1).abs().max())
 
 
 def audit_prediction(log_probs: Tensor, reported: Tensor) -> list[Finding]:
@@ -43,7 +48,7 @@ def audit_prediction(log_probs: Tensor, reported: Tensor) -> list[Finding]:
     _check_shapes(log_probs, reported, "prediction", "[B, K]")
     reported = reported.double()
     off = float((reported.sum(-1) - 1).abs().max())
-    draws_off = float((log_probs.double().logsumexp(-1).exp() - 1).abs().max())
+    draws_off = off_one(log_probs)
     largest = max(off, draws_off)
     detail = f"sums are off 1 by {off:.2g} in the prediction and {draws_off:.2g} in the draws"
     sums = Seen("fails" if largest > CLOSE else "passes", detail, {"largest": largest})
@@ -93,7 +98,7 @@ def _which_entropy(gaps: Mapping[str, float]) -> Seen:
 
 
 def repeats(predict: Callable[[], Tensor], deterministic: bool) -> Seen:
-    """Call `predict()` twice, from different seeds: a network that is deterministic at test gives the same twice.
+    """Call `predict()` with two seeds and compare: a network that is deterministic at test gives the same twice.
 
     Raises:
         ConfigError: `predict()` returned no tensor, an empty one, or a NaN.
@@ -106,7 +111,7 @@ def repeats(predict: Callable[[], Tensor], deterministic: bool) -> Seen:
             torch.manual_seed(seed)
             answers.append(_check("what predict() returned", predict()).double())
     one, two = answers
-    gap = float(torch.where(one == two, 0.0, one - two).abs().max())  # log 0 in both is no difference
+    gap = float(torch.where(one == two, 0.0, one - two).abs().max())  # -inf in both is no difference
     if gap > 1e-6 * float(one.nan_to_num(0, 0, 0).abs().max()):
         detail = f"two calls differ by up to {gap:.2g}, though the network is meant to be deterministic at test"
         return Seen("fails", detail, {"largest difference": gap})

@@ -1,4 +1,4 @@
-"""An approach, fitted for a few steps on made-up rows. Half of the inputs are blank in every row."""
+"""Short fits of an approach on made-up rows, for the rules of `approach`."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ class Trail:
 
 
 class Probe:
-    """One recipe of an approach, fitted for a few steps when a rule asks."""
+    """One recipe of an approach. It is fitted for a few steps when a rule first needs a fit."""
 
     def __init__(self, name: str, recipe: str) -> None:
-        """Make the approach; raises BenchError where it cannot be made."""
+        """Make the approach; raises BenchError if it cannot be made."""
         self.subject = ApproachUnderTest(name, recipe)
         self.blank = torch.arange(self.subject.task.n_inputs) % 2 == 0
         self.trail = cache(self._trail)
@@ -63,7 +63,10 @@ class Probe:
             return False
 
     def _trail(self, n_train: int, epochs: int = 2) -> Trail:
-        """Return a fit with blank inputs that is told this N; all have the same rows, in truth `ROWS`, and noise."""
+        """Fit rows whose inputs `blank` are zero, and tell the approach that the training set has `n_train` rows.
+
+        All fits have the same `ROWS` rows and the same noise.
+        """
         train = self.subject.train
         x = train.x.clone()
         x[:, self.blank] = 0

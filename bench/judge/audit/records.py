@@ -1,4 +1,4 @@
-"""The rules over stored records and what lies beside them: seeds, code, draws, raw predictions, kept posteriors."""
+"""The rules for stored records: their seeds, code, numbers of draws, raw predictions and kept posteriors."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from bench.core.store import Store
 from bench.interface import Posterior, Task
 from bench.judge.audit.documents import declared
 from bench.judge.audit.findings import Finding, FindingOutcome, Seen
-from bench.judge.audit.predictions import MEAN, averages, entropies_by_average
+from bench.judge.audit.predictions import MEAN, averages, entropies_by_average, off_one
 from bench.judge.contract import ApproachUnderTest, CheckContext
 from bench.judge.stats.rule import ENOUGH
 from bench.measure.recomputed import contradictions
@@ -22,13 +22,13 @@ from bench.plan.freshness import why_stale
 from bench.plan.recipes import build, profile, resolve
 from bench.plan.registry import manifests
 
-STILL = 0.02  # a smaller relative change since its start means that sigma never moved
+STILL = 0.02  # relative change of sigma in training; below it, sigma counts as never moved
 HALF = 0.02  # nats; how far half precision rounds a stored entropy
 INPUTS, ROWS = 784, 60_000
 
 
 def audit_records(records: Sequence[Record], store: Store) -> list[Finding]:
-    """Apply every rule over records to the finished ones, approach by approach."""
+    """Apply every rule for records to the finished ones, approach by approach."""
     done = [record for record in records if record.outcome == "done"]
     known = manifests()
     found: list[Finding] = []
@@ -43,9 +43,9 @@ def audit_records(records: Sequence[Record], store: Store) -> list[Finding]:
 
 
 def _one_seed(name: str, done: Iterable[Record], diverged: Iterable[Record], reason: str) -> Finding:
-    """Count the seeds of each cell with a number; a seed that diverged is a second one, as it is reported too.
+    """Count the seeds of each cell that has a finished record. A diverged seed counts too, because it is reported.
 
-    `reason`: why the manifest declares that one seed is all there is, '' if it does not.
+    `reason`: why there is one seed only, if the manifest declares that; else ''.
     """
     finished: dict[str, set[int]] = {}
     for record in done:
@@ -54,7 +54,7 @@ def _one_seed(name: str, done: Iterable[Record], diverged: Iterable[Record], rea
     for record in diverged:
         cells.get(_cell(record), set()).add(record.seed)
     single = [cell for cell, seeds in cells.items() if len(seeds) == 1]
-    few = sum(len(seeds) < ENOUGH for seeds in finished.values())  # a verdict counts finished seeds
+    few = sum(len(seeds) < ENOUGH for seeds in finished.values())  # a verdict counts finished seeds only
     least = min(map(len, cells.values()))
     if single:
         detail = f"one seed only in {len(single)} of {len(cells)} cells: {', '.join(single)}"
@@ -85,7 +85,7 @@ def _name(record: Record) -> str:
 
 
 def _last_epoch(name: str, records: Iterable[Record]) -> Iterator[Finding]:
-    """Check that the last epoch is reported, not one chosen by test numbers that were printed while training."""
+    """Check that a record reports its last epoch, not one chosen by the test numbers of all epochs."""
     compared, other = 0, []
     for record in records:
         last = record.epochs[-1].metrics if record.epochs else {}
@@ -105,7 +105,7 @@ def _draws(records: Iterable[Record]) -> Iterator[Finding]:
         n = record.timings.predict_draws
         if record.protocol == "common" and n is not None and not _are_all(n, record):
             counts.setdefault(n, set()).add(record.approach)
-    counts.pop(1, None)  # deterministic networks have one
+    counts.pop(1, None)  # of deterministic networks
     if counts:
         shown = ", ".join(f"{n} draws: {', '.join(sorted(names))}" for n, names in sorted(counts.items()))
         outcome: FindingOutcome = "fails" if len(counts) > 1 else "passes"
@@ -113,16 +113,17 @@ def _draws(records: Iterable[Record]) -> Iterator[Finding]:
 
 
 def _are_all(draws: int, record: Record) -> bool:
-    """Return whether an approach that keeps whole networks, as an ensemble does, answered with all of them.
+    """Return whether an approach that stores whole networks, such as an ensemble, predicted with all of them.
 
-    A mean and a standard deviation of each weight are as large as two networks, so that two are none.
+    The manifest says how many networks' numbers are stored. Two may be a mean and a standard deviation for each weight,
+    so only more than two are taken for networks.
     """
     known = manifests().get(record.approach)
     return known is not None and draws == known.cost_of(record.recipe.split("+")[1:]).stored > 2
 
 
 def _recomputed(name: str, records: Iterable[Record], store: Store) -> Iterator[Finding]:
-    """Compute the metrics again from the scores of all rows."""
+    """Compare the metrics with what follows from the stored scores of all rows."""
     compared, others = 0, []
     for record in records:
         scores = store.scores(record)
@@ -135,7 +136,7 @@ def _recomputed(name: str, records: Iterable[Record], store: Store) -> Iterator[
 
 
 def _predictions(records: Iterable[Record], store: Store) -> Iterator[Finding]:
-    """Compute a record's scores of a few rows again, from the raw draws that are kept of these rows."""
+    """Compute scores again for the few rows whose raw draws were kept, and compare them with the stored ones."""
     for record in records:
         scores = store.scores(record)
         if "mnist/draws" not in scores or not len(scores["mnist/draws"]):
@@ -146,7 +147,7 @@ def _predictions(records: Iterable[Record], store: Store) -> Iterator[Finding]:
             for name in ("max_probability", "predictive_entropy")
         )
         subject = f"record of {record.title}"
-        off = float((draws.logsumexp(-1).exp() - 1).abs().max())
+        off = off_one(draws)
         sums = Seen("fails" if off > HALF else "passes", f"sums of the kept draws are off 1 by {off:.1g}")
         yield Finding("unnormalised-probabilities", subject, *sums)
         yield Finding("unnormalised-entropy", subject, *_entropy(draws, entropy))
@@ -170,7 +171,10 @@ def _average(draws: Tensor, largest: Tensor) -> Seen:
 
 
 def _sigma(records: Sequence[Record], store: Store) -> Iterator[Finding]:
-    """Compare the sigmas of kept posteriors with their start: the sigmas after two steps with the same seed."""
+    """Compare the sigmas of a kept posterior with their start: a fit of two steps with the same seed.
+
+    One record of each recipe is enough.
+    """
     seen = set()
     for record in records:
         name, recipe = record.approach, record.recipe
@@ -194,7 +198,7 @@ def _sigma(records: Sequence[Record], store: Store) -> Iterator[Finding]:
 
 
 def _sigmas(record: Record, store: Store) -> tuple[Tensor, Tensor] | None:
-    """Return all sigmas of a record's fit at its start and at its end; None without sigmas or a kept posterior."""
+    """Return all sigmas [n] of a record's fit, at its start and at its end; None without sigmas or a kept posterior."""
     entry = manifests()[record.approach]
     if entry.task != "mnist" or "weights" not in entry.capabilities:
         return None

@@ -1,6 +1,7 @@
 """The rules of the audit: mistakes found in published Bayesian networks. Add a rule here.
 
-A rule is applied where `where` says: elbo/ (objective, predictions), approach.py, records.py, data.py, documents.py.
+Its `where` says which code applies it: elbo/ (objective), predictions.py, approach.py, records.py, data.py or
+documents.py.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ class AuditRule:
     title: str
     looks_for: str
     remedy: str  # what to do where it fails
-    where: tuple[Where, ...] = ("documents",)  # applied to by running; `documents` are read, and run where possible
+    where: tuple[Where, ...] = ("documents",)  # what it is applied to; documents are read, all others are run
     severity: Severity = "wrong"
 
 

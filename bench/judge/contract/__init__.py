@@ -1,4 +1,4 @@
-"""Contract checks that any implementation must pass: `for check in CHECKS: check.run(ApproachUnderTest(name))`.
+"""The checks that any approach must pass: `for check in CHECKS: check.run(ApproachUnderTest(name))`.
 
 Each check trains at most a few steps on made-up rows. If a check fails, it raises ContractViolation, which says what
 the check saw and what the contract asks for. tests/judge/test_contract.py runs the checks on every approach of the

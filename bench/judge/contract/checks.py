@@ -1,4 +1,4 @@
-"""The checks: what the contract asks of an approach, in the order in which an approach is checked."""
+"""The checks of the contract, in the order in which an approach is checked."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from bench.plan.registry import load_class
 CheckLook = Callable[[ApproachUnderTest], None]
 
 PER_ROW_DRAWS = 100
-ROUNDED = 1e-4  # relative; how far a few steps carry the rounding of float32
+ROUNDED = 1e-4  # relative; how large the rounding of float32 can become in a few steps
 
 
 @dataclass(frozen=True)
@@ -36,11 +36,11 @@ class ContractCheck:
 
 
 CHECKS: list[ContractCheck] = []
-"""In the order of this file. All others need the first."""
+"""In the order of this file. If the first fails, the others cannot run."""
 
 
 def contract_check(remedy: str, needs: str = "") -> Callable[[CheckLook], CheckLook]:
-    """Add a function to the checks, named after it; the docstring's first line says what the contract asks."""
+    """Add a function to the checks. Its name is the check's name, its docstring's first line what the contract asks."""
 
     def add(function: CheckLook) -> CheckLook:
         def run(subject: ApproachUnderTest) -> None:

@@ -1,4 +1,4 @@
-"""An approach under test: made-up rows, and a context that remembers."""
+"""An approach under test, with made-up rows, and a context that keeps what a fit reports."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ STEPS = 2  # of every epoch
 ROWS = 300  # three batches of 128, the last one short
 PREDICTED = 40  # rows of a prediction
 MANY = (3, 4, 5)  # run seeds that are fitted together
-SAME = 1e-5  # nats; float32 matrix products of other shapes sum in another order
+SAME = 1e-5  # nats; float32 matrix products of different shapes sum in a different order
 
 
 class CheckContext(Context):
@@ -80,12 +80,12 @@ class ApproachUnderTest:
         return capability in self.manifest.capabilities
 
     def approach(self, epochs: int = 1) -> Approach:
-        """Return the approach with a budget of a few epochs, or of none if it trains none."""
+        """Return the approach with a budget of `epochs`, or with fewer if it trains fewer."""
         made = build(self.manifest, self.recipe, profile("full"))
         return dataclasses.replace(made, epochs=min(epochs, made.epochs))
 
     def fit(self, seed: int = 0, epochs: int = 1) -> Posterior:
-        """Return a fit, made once for each seed."""
+        """Return the fit of a seed and a number of epochs; it is made once."""
         key = (seed, epochs)
         if key not in self._fits:
             self._fits[key] = self.fit_with(CheckContext(seed), epochs)
@@ -97,7 +97,7 @@ class ApproachUnderTest:
         return check_fit(approach.fit(self.train, self.task, context), approach)
 
     def some_rows(self) -> Tensor:
-        """Return the training rows of each seed in `MANY`, int64 [E, N]; choice and order differ between seeds."""
+        """Return the training rows of each seed in `MANY`, int64 [E, N]. Each seed has other rows, in another order."""
         sources = [torch.Generator().manual_seed(seed) for seed in MANY]
         return torch.stack([torch.randperm(len(self.train), generator=s)[: self.task.n_train - 1] for s in sources])
 
@@ -112,7 +112,7 @@ class ApproachUnderTest:
         return [posterior] if alone is posterior else [posterior, alone]
 
     def predict(self, posterior: Posterior, draws: range | None = None, block: range = range(PREDICTED)) -> Tensor:
-        """Return log-probabilities or means [S, B, K] of the rows in `block`, by default of all with `draws_of`."""
+        """Return log-probabilities or means [S, B, K] of the rows in `block`; by default of all, with `draws_of`."""
         wanted = self.draws_of(posterior) if draws is None else draws
         picked = list(block)
         return values(posterior.predict(self.x[picked], wanted, self.rows[picked]))

@@ -1,8 +1,7 @@
 """Models whose objective is known, to plant one mistake at a time.
 
-`Model`: two layers with Gaussian noise of variance 1, w ~ N(0, s^2), q(w) = N(mu, softplus(rho)^2). The right objective
-of a batch is NLL + KL B / N, and the KL of a Gaussian to a Gaussian has a closed form, so that each planted factor is
-known.
+`Model`: two layers, y with Gaussian noise of variance 1, w ~ N(0, PRIOR^2), q(w) = N(mu, softplus(rho)^2). The right
+objective of a batch is NLL + KL B / N. The KL has a closed form, so that a test knows the weight that it plants.
 """
 
 import math
@@ -89,7 +88,7 @@ def sampled_loss(model, detach):
 
 
 class Single(nn.Module):
-    """One layer of 5 x 7 weights whose prior, transform of sigma and names are free; the KL is that of the draw."""
+    """One layer of 5 x 7 weights with any prior, name and transform of sigma. `terms` has the KL of a draw."""
 
     def __init__(self, prior=None, scale="weight_rho", start=-2.0, transform=functional.softplus, **extra):
         super().__init__()

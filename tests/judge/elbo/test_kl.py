@@ -86,7 +86,7 @@ def test_priors_of_unlike_width_do_not_move_the_weight(model, weight, draws, rel
     ("loss", "wanted", "words"),
     [
         (lambda m: lambda x, y: m.nll(x, y) - m.kl() / STEPS, {"kl-scale": "passes", "kl-sign": "fails"}, ""),
-        # no KL has no sign, and pulls to no prior
+        # without a KL there is no sign and no prior
         (
             lambda m: m.nll,
             {"kl-scale": "fails"} | dict.fromkeys(("kl-sign", "variance-as-std"), "not measured"),
@@ -266,8 +266,8 @@ def test_a_prior_that_the_error_covers_is_no_other_prior():
 
 
 def test_a_prior_that_pulls_nothing_is_named(model):
-    # The means are constants of the KL: 1 / prior variance is 0 in all that they get, a "standard deviation" of 1e8.
-    # In float32 the loss's slope does not tell (its part is below rounding).
+    # The KL takes the means as constants, so that the prior does not pull them: its standard deviation would be 1e8.
+    # In float32 the slope of the loss does not show this, because the KL's part of it is below rounding.
     def loss(x, y):
         whole = 0.0
         for layer in (model.first, model.second):

@@ -1,4 +1,4 @@
-"""Least squares for gradients: its errors are as large as they say, and it sees what no direction explains."""
+"""Least squares for gradients: are the standard errors right, and is it seen what no direction explains?"""
 
 import math
 
@@ -50,7 +50,7 @@ def test_what_no_direction_explains_is_seen_beyond_the_noise():
 
 
 def test_the_noise_of_one_tensor_is_no_misfit_of_another():
-    # c is seen in a noisy tensor alone: its error is in what it explains of the exact one, in all draws alike.
+    # The noise of one tensor makes an error in c, which leaves a residual in the exact tensor. That is no misfit.
     # At 3 jackknife errors of 8 draws one right fit in 1,000 is marked: 3 or more of 200 have probability .001.
     ones, steps = torch.ones(12).double(), torch.arange(1.0, 13).double()
     columns = [{"noisy": 0 * ones, "exact": ones}, {"noisy": steps, "exact": 0.3 * steps}]

@@ -1,4 +1,4 @@
-"""How far plain SGD takes sigma: what the audit says of it, and what training does."""
+"""How far does plain SGD take sigma? The audit's answer is compared with a training."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""How many draws the KL's weight is averaged over, and how a share of each batch is kept apart from noise."""
+"""Over how many draws is the KL's weight averaged, and are weights that differ between batches told from noise?"""
 
 import pytest
 import torch
@@ -14,7 +14,7 @@ ROWS, N = 10, 1000
 
 
 def weight_of_three(sampled):
-    """Return the weight of a KL of three weights with q = N(mu, softplus(rho)^2) and p = N(0, 1), whole each epoch."""
+    """Audit a right objective of three weights, q = N(mu, softplus(rho)^2) and p = N(0, 1); return the KL's weight."""
     values = {
         "w_mu": torch.tensor([0.3, -0.2, 0.5], dtype=torch.float64, requires_grad=True),
         "w_rho": torch.tensor([-1.0, -1.5, -2.0], dtype=torch.float64, requires_grad=True),

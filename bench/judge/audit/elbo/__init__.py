@@ -30,7 +30,7 @@ from torch import Tensor
 
 from bench.core.errors import ConfigError, MissingFramework, unknown_name
 from bench.judge.audit.elbo import gradients, kl, likelihood, sigma
-from bench.judge.audit.elbo.names import factors_by_name, means_without_scale, perhaps_layers
+from bench.judge.audit.elbo.names import factors_by_name, means_without_scale
 from bench.judge.audit.elbo.objective import AuditedObjective, Batch, Case, Factor, Loss, Program
 from bench.judge.audit.findings import Finding, Seen
 from bench.judge.audit.predictions import audit_prediction, entropy_of, repeats
@@ -39,7 +39,7 @@ __all__ = ["ElboReport", "Factor", "audit_prediction", "audit_pyro", "audit_torc
 
 DRAWS = 8  # number of seeds to average a sampled KL over
 
-_NUMBERS = {  # by name: the rule that measured it, and its name there
+_NUMBERS = {  # of `ElboReport.numbers`: the rule that measures each, and its key in that finding
     "data_weight": ("wrong-likelihood", "weight"),
     "kl_per_epoch": ("kl-scale", "kl_per_epoch"),
     "prior_std": ("variance-as-std", "prior_std"),
@@ -104,14 +104,14 @@ def audit_torch(
         batches: three or more batches of one size, each the arguments of `loss`, rows first.
         n_train: N, rows of the training set.
         nll: `nll(*batch)` is -log p(y | x, w) summed over the batch. It must draw the noise that `loss` draws; where a
-            step averages over several draws, give their mean. Without `nll` the audit assumes that the likelihood
-            weighs 1, and cannot measure the KL of a loss that is a mean over rows.
+            step averages over several draws, give their mean. Without `nll`, the audit assumes that the loss counts
+            the likelihood once, and cannot measure the KL of a loss that is a mean over rows.
         kl: the unscaled KL, for posteriors that are not independent Gaussians.
         factors: means and standard deviations of the weights; by default paired by the parameters' names.
-        prior_std: standard deviation of the prior, as you mean it.
-        optimizer: with `epochs`, tells how far sigma can get.
+        prior_std: the standard deviation that the prior should have.
+        optimizer: the one that trains; with `epochs`, it tells how far sigma can get.
         epochs: of the planned training.
-        predict: makes the predictions of the network as tested.
+        predict: returns predictions of the network, in the state in which it is tested.
         deterministic: whether `predict` should give the same twice; by default if no weight has a sigma.
         draws: number of seeds to average over.
 
@@ -123,8 +123,7 @@ def audit_torch(
     objective = AuditedObjective(loss, parameters, batches, nll)
     groups = list(factors) if factors is not None else factors_by_name(lambda: objective.named)
     lone = means_without_scale(objective.parameters, groups) if factors is None and kl is None else []
-    perhaps = perhaps_layers(groups) if factors is None else []
-    case = Case(objective, groups, kl, n_train, prior_std, draws, lone, perhaps_layers=perhaps)
+    case = Case(objective, groups, kl, n_train, prior_std, draws, lone)
     seen = _apply_rules(case, optimizer, epochs * math.ceil(n_train / objective.batch_size))
     if optimizer is not None:
         seen["decayed-posterior"] = sigma.decayed(case, optimizer)
@@ -146,8 +145,8 @@ def audit_pyro(
 ) -> ElboReport:
     """Audit model, guide and estimator of Pyro, as an SVI step on a batch uses them.
 
-    The likelihood is that of the observed sites, without any scale. The KL is that of the parameters paired by name; if
-    there are none, that of the latent sites, log q - log p without any scale.
+    The likelihood comes from the observed sites. The KL comes from the parameters that are paired by name; if there are
+    none, it is log q - log p of the latent sites. Scales, as of `poutine.scale`, are left out of both.
 
     Args:
         model: called with a batch.
@@ -156,7 +155,7 @@ def audit_pyro(
         n_train: N, rows of the training set.
         loss: the estimator, such as TraceMeanField_ELBO(); by default Trace_ELBO().
         factors: means and standard deviations of the weights; by default paired by the names in Pyro's store.
-        prior_std: standard deviation of the prior, as you mean it.
+        prior_std: the standard deviation that the prior should have.
         draws: number of seeds to average over.
 
     Raises:
@@ -182,7 +181,7 @@ def audit_pyro(
 
 
 def _apply_rules(case: Case, optimizer: torch.optim.Optimizer | None, steps: int) -> dict[str, Seen]:
-    """Return what each rule over objectives sees, in the order of the report."""
+    """Return what each rule sees, in the order of the report."""
     objective = case.objective
     before = objective.value()
     data = likelihood.data_weight(objective, case.draws) if objective.has_nll else None
@@ -194,7 +193,7 @@ def _apply_rules(case: Case, optimizer: torch.optim.Optimizer | None, steps: int
         "unused-layer": gradients.unused(objective, case.groups),
     }
     drift = objective.drift(before)
-    if drift:  # the differences that these rules looked at are those of the state too
+    if drift:  # a changed state also changes the differences that these rules compare
         detail = (
             f"calls with the same batch and noise differ by {drift:.2g}: the loss keeps a state, such as a warm-up's "
             "counter, or draws from a generator of its own; hold that still, such as at the warm-up's end"

@@ -17,12 +17,11 @@ from bench.judge.audit.elbo.objective import AuditedObjective, Factor, Gradient,
 from bench.judge.audit.findings import Seen
 
 MOVES = (1e-1, 1e-2, 1e-3, 1e-4, 1e-5)  # length of a step, relative to the parameter's own size
-RESOLVED = 0.1  # a slope counts if two step lengths agree to this share, and rounding is less
-NEARER = 0.5  # shorter steps come nearer to autograd's slope if they leave less than this share of the difference
-SAME_DATA = 1e-6  # of a tensor's gradient: how far rounding moves a part that should cancel
-NUDGE = 0.1  # of each number: how far the other parameters are moved
+RESOLVED = 0.1  # a slope is resolved if two lengths of step agree to this share and rounding is smaller
+NEARER = 0.5  # shorter steps are nearer to autograd's slope if they leave less than this share of the difference
+SAME_DATA = 1e-6  # of a tensor's gradient: two gradients that differ by less are equal up to rounding
+NUDGE = 0.1  # of each number: how far parameters are moved, to see which gradients depend on them
 HALF = (torch.bfloat16, torch.float16)  # the coarser first
-ANEW = "draw noise anew for each pass (torch.randn_like) instead of writing it in place"
 
 
 def detached(objective: AuditedObjective, data: DataWeight | None) -> Seen:
@@ -30,22 +29,21 @@ def detached(objective: AuditedObjective, data: DataWeight | None) -> Seen:
     found = slopes(objective)
     bad = {slope.name: slope for slope in found if slope.differs}
     unresolved = [slope.name for slope in found if slope.loss is None]
-    if data is not None and data.usable:  # the data part may drown the KL part: look at its slope alone
+    if data is not None and data.usable:  # the slope of the data part may hide that of the KL: look at the KL alone
         bad |= {slope.name: slope for slope in slopes(objective, data.weight) if slope.differs}
-    overwritten = _overwritten(objective)  # exact, while differences may be as large as 30 % without a mistake
-    wrong, written = overwritten or ([], "")
-    if bad or wrong:
+    # This comparison is exact. Finite differences allow 30 %, and miss a smaller change.
+    overwritten, written = _overwritten(objective)
+    if bad or overwritten:
         shown = ", ".join(slope.shown() for slope in bad.values())
         parts = [f"the slope is not autograd's along {shown}"] if bad else []
-        if wrong:
+        if overwritten:
             parts.append(
                 f"the loss writes {written} in place before backward has used it, as passes that share a buffer do, "
-                f"which changes the gradient of {', '.join(wrong)}: {ANEW}"
+                f"which changes the gradient of {', '.join(overwritten)}: draw noise anew for each pass "
+                "(torch.randn_like) instead of writing it in place"
             )
-        elif overwritten is None:
-            parts.append(f"if noise is kept in a buffer, {ANEW}")
-        is_explained = bool(wrong) and set(bad) <= set(wrong)
-        return Seen("fails", "; ".join(parts), {"tensors": len({*bad, *wrong})}, advised=is_explained)
+        is_explained = set(bad) <= set(overwritten)
+        return Seen("fails", "; ".join(parts), {"tensors": len({*bad, *overwritten})}, advised=is_explained)
     coarsest = _coarsest(objective)
     why = "audit in float64"
     if coarsest in HALF:
@@ -59,7 +57,7 @@ def detached(objective: AuditedObjective, data: DataWeight | None) -> Seen:
 
 
 def _coarsest(objective: AuditedObjective) -> torch.dtype:
-    """Return the half precision type that autograd saves tensors of, as under autocast; else the loss's own type."""
+    """Return the half precision type of tensors that autograd saves, as under autocast; else the loss's own type."""
     kinds: set[torch.dtype] = set()
 
     def keep(saved: Tensor) -> Tensor:
@@ -68,15 +66,16 @@ def _coarsest(objective: AuditedObjective) -> torch.dtype:
 
     own = objective.loss(objective.batches[0], 0).dtype
     with contextlib.suppress(RuntimeError), torch.autograd.graph.saved_tensors_hooks(keep, lambda saved: saved):
-        objective.loss(objective.batches[0], 0)  # torch.func has no such hooks and raises
+        objective.loss(objective.batches[0], 0)  # torch.func raises: it does not allow these hooks
     return next((kind for kind in HALF if kind in kinds), own)
 
 
-def _overwritten(objective: AuditedObjective) -> tuple[list[str], str] | None:
-    """Return the parameters whose gradients an in-place write changes, and what is written; None if unknown.
+def _overwritten(objective: AuditedObjective) -> tuple[list[str], str]:
+    """Return the parameters whose gradients an in-place write changes, and which tensors are written.
 
-    Their gradients are others with the tensors as autograd saved them. `.data` hides such a write from autograd, which
-    would else refuse it.
+    Autograd saves tensors in the forward pass. If the loss writes into one of them through `.data`, autograd does not
+    notice, and backward uses the new values. So the gradient is computed twice: with copies of the tensors as they
+    were saved, and as autograd does it. Both results are empty where a loss lets nobody see what autograd saves.
     """
     kept: list[tuple[Tensor, Tensor]] = []
 
@@ -89,18 +88,18 @@ def _overwritten(objective: AuditedObjective) -> tuple[list[str], str] | None:
             value = objective.loss(objective.batches[0], 0)
         right = objective.gradient(value)
         changed = [now for now, then in kept if not torch.equal(now, then) and not bool(then.isnan().any())]
-    except RuntimeError:  # such as torch.func, which has no such hooks
-        return None
+    except RuntimeError:  # torch.func does not allow these hooks
+        return [], ""
     if not changed:
         return [], ""
     plain = objective.gradient(objective.loss(objective.batches[0], 0))
     names = [name for name in plain if not _same(name, [plain, right])]
     written = {tensor.data_ptr(): tensor for tensor in changed}
-    return names, ", ".join(_named(objective, tensor, names) for tensor in written.values())
+    return names, ", ".join(_words_for(objective, tensor, names) for tensor in written.values())
 
 
-def _named(objective: AuditedObjective, tensor: Tensor, names: Sequence[str]) -> str:
-    """Return a tensor's name if it was given, else its shape, and which of `names` has this shape."""
+def _words_for(objective: AuditedObjective, tensor: Tensor, names: Sequence[str]) -> str:
+    """Return a tensor's name, if the audit was given it; else its shape, and the first of `names` of this shape."""
     known = [name for name in objective.named if objective.holds(name, tensor)]
     shape = " x ".join(map(str, tensor.shape)) or "one number"
     like = [name for name in names if objective.parameters[name].shape == tensor.shape]
@@ -108,7 +107,7 @@ def _named(objective: AuditedObjective, tensor: Tensor, names: Sequence[str]) ->
 
 
 def unused(objective: AuditedObjective, factors: Sequence[Factor]) -> Seen:
-    """Look for parameters that no data reach, apart from those of the prior."""
+    """Look for parameters that no data reach. Those of a prior are no mistake: see `_moves_with_others`."""
     gradients = [objective.gradient(objective.loss(batch, 0)) for batch in objective.batches]
     unreached = [name for name in objective.parameters if _same(name, gradients)]
     try:
@@ -130,16 +129,16 @@ def unused(objective: AuditedObjective, factors: Sequence[Factor]) -> Seen:
 
 @dataclass(frozen=True)
 class Slope:
-    """One parameter tensor's slope along its own gradient, as autograd has it and as the loss has it."""
+    """The slope along one parameter tensor's gradient: from autograd, and from finite differences of the loss."""
 
     name: str
     autograd: float
-    loss: float | None  # None where steps of no length resolve it
+    loss: float | None  # None if no length of step resolves it
     step: float = 0.0  # length of the central difference that gave `loss`
 
     @property
     def differs(self) -> bool:
-        """Return whether the two differ by more than the steps can leave."""
+        """Return whether the two differ by more than the errors of finite differences explain."""
         return self.loss is not None and abs(self.loss - self.autograd) > 3 * RESOLVED * max(
             abs(self.loss), abs(self.autograd)
         )
@@ -153,11 +152,8 @@ class Slope:
 def slopes(objective: AuditedObjective, without_data: float | None = None) -> list[Slope]:
     """Compare autograd with finite differences, tensor by tensor, under the same noise.
 
-    The direction is the gradient itself; where autograd gives zero, a fixed random one.
-
-    Args:
-        objective: what is audited.
-        without_data: weight of the NLL in the loss, to subtract the NLL from the loss first; None for the whole loss.
+    The direction is the gradient itself; where autograd gives zero, a fixed random one. If `without_data` is given, it
+    is the weight of the NLL, and the NLL is subtracted from the loss first.
     """
 
     def value() -> Tensor:
@@ -186,7 +182,7 @@ def _slope(
         tried.append(_Step(slope, rounding / length, length))
         agreed = Slope(name, expected, slope, length)
         if len(tried) > 1 and _straight(tried[-2], tried[-1], expected) and not agreed.differs:
-            return agreed  # shorter steps, of which each costs two losses, would tell the same
+            return agreed  # shorter steps would show the same; each costs two calls of the loss
     for index, (one, two) in enumerate(pairwise(tried)):
         if _straight(one, two, expected) and not _nears(expected, two.slope, tried[index + 2 :]):
             return Slope(name, expected, two.slope, two.length)
@@ -207,7 +203,7 @@ def _straight(one: _Step, two: _Step, expected: float) -> bool:
 
 
 def _nears(expected: float, slope: float, shorter: Sequence[_Step]) -> bool:
-    """Return whether shorter steps come nearer to autograd's slope: longer ones stepped over a spike of the loss."""
+    """Return whether shorter steps come nearer to autograd's slope, as where longer ones step over a spike."""
     resolved = [s.slope for s in shorter if s.noise <= RESOLVED * max(abs(s.slope), abs(slope), abs(expected))]
     return any(abs(found - expected) < NEARER * abs(slope - expected) for found in resolved)
 
@@ -227,29 +223,31 @@ def _difference(
 
 
 def _moves_with_others(
-    objective: AuditedObjective, name: str, reached: Sequence[str], factors: Sequence[Factor]
+    objective: AuditedObjective, name: str, movable: Sequence[str], factors: Sequence[Factor]
 ) -> bool:
-    """Return whether a parameter that no data reach acts on parameters that data reach, or on a prior's.
+    """Return whether a parameter's gradient changes when the parameters `movable` move.
 
-    A prior's scale gets its gradient from the weights under it, and another gradient when they move. The gradient of
-    an unused layer depends on the layer alone. Mean and sigma of the same weights are one layer: neither excuses the
-    other.
+    The gradient of a prior's scale depends on the weights that have this prior. The gradient of an unused layer depends
+    on the layer alone. Mean and sigma of the same weights belong to one layer, so they are not moved for each other.
     """
     groups = [objective.paths(factor.mean().sum()) | objective.paths(factor.std().sum()) for factor in factors]
     layer = {other for group in groups if name in group for other in group}
-    others = [other for other in reached if other not in layer]
+    others = [other for other in movable if other not in layer]
     return bool(others) and not _same(name, _before_and_after(objective, others))
 
 
 def _is_above(objective: AuditedObjective, name: str, prior: Sequence[str], factors: Sequence[Factor]) -> bool:
-    """Return whether a parameter is of the prior of a prior: no larger than what it acts on, unlike an unused layer."""
+    """Return whether a parameter belongs to the prior of a prior, whose parameters are `prior`.
+
+    It has no more numbers than the parameter of `prior` that it acts on. An unused layer under `prior` has more.
+    """
     n = objective.parameters[name].numel()
     below = [other for other in prior if objective.parameters[other].numel() >= n]
     return _moves_with_others(objective, name, below, factors)
 
 
 def _before_and_after(objective: AuditedObjective, moved: Sequence[str]) -> list[Gradient]:
-    """Return the gradients before and after a nudge of some parameters."""
+    """Return the loss's gradients before and after some parameters are moved a little."""
     source = torch.Generator().manual_seed(0)
     shifts = {}
     for name in moved:

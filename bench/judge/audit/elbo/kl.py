@@ -1,6 +1,6 @@
 """The rules on the KL: how often does an epoch count it, with which sign, and how wide is the prior?
 
-`weighing` measures, `patterns` says which mistake fits the weights; this file decides.
+`weighing` measures, this file judges, and `patterns` says which mistake fits the measured weights.
 """
 
 from __future__ import annotations
@@ -20,19 +20,17 @@ RULES = ("kl-scale", "kl-sign", "variance-as-std")
 
 TOLERANCE = 0.05  # of the KL's weight
 WIDTH_TOLERANCE = 0.05  # of the prior's standard deviation
-WIDE = 1e4  # a prior that is wider than the weights by this factor pulls them nowhere
+WIDE = 1e4  # a prior that is wider than the weights by this factor does not pull them
 ALIKE = 0.1  # of a weight, or of a prior's width: groups that differ by less are not called different
 RARE = 0.001  # chance that noise alone puts one of the groups outside its interval
-LISTED = 12  # groups that a line shows; of more it shows the extremes
+LISTED = 12  # most groups that a line names; of more groups it names only the extremes
 
 
 def judge(case: Case, data: DataWeight | None, has_slopes: bool) -> dict[str, Seen]:
     """Return what the rules on the KL see.
 
-    Args:
-        case: what is audited.
-        data: the NLL's weight; None where no NLL was given.
-        has_slopes: whether autograd's gradients are the slopes of the loss; if not, they tell nothing of the KL.
+    `data` is None if no NLL was given. Unless `has_slopes`, autograd's gradients are not the slopes of the loss, and
+    tell nothing of the KL.
     """
     if case.kl is None and not case.groups and not case.lone_means:
         detail = "no parameters named as mean and scale; give factors= or kl= if the weights have distributions"
@@ -44,18 +42,24 @@ def judge(case: Case, data: DataWeight | None, has_slopes: bool) -> dict[str, Se
         found = measure(case, data)
     except NotFinite as error:
         return dict.fromkeys(RULES, Seen("not measured", f"{error}, however short the audit's steps are"))
-    # Where kl= is known, unlike weights are a mistake in any case; a KL of Gaussians may not be there at all.
+    # With kl=, unlike weights of tensors are a mistake in any case. Without it, the loss may hold no KL of Gaussians.
     if found.missed and (case.kl is None or not _differ([t.per_epoch for t in _known(found)])):
         return dict.fromkeys(RULES, Seen("not measured", _unexplained(case, found.missed)))
-    asked_of = [(t.name, t.per_epoch) for t in found.tensors if t.name in case.perhaps_layers]
-    if heads := [name for name, weight in asked_of if is_missing(weight) and 1 - weight.value > 2 * weight.error]:
-        asked = f"no KL of {'; '.join(heads)} is seen: forgotten, or a layer that makes outputs? give factors="
+    if layers := _perhaps_layers(case, found):
+        asked = f"no KL of {'; '.join(layers)} is seen: forgotten, or a layer that makes outputs? give factors="
         return dict.fromkeys(RULES, Seen("not measured", asked))
     return dict(zip(RULES, (*_scale_and_sign(case, found, data), _width(case, found)), strict=True))
 
 
+def _perhaps_layers(case: Case, found: KlWeight) -> list[str]:
+    """Return the groups without a KL whose names may also be those of layers that make outputs."""
+    names = {group.name for group in case.groups if group.may_be_layer}
+    weights = {tensor.name: tensor.per_epoch for tensor in found.tensors if tensor.name in names}
+    return [name for name, weight in weights.items() if is_missing(weight) and 1 - weight.value > 2 * weight.error]
+
+
 def _why_unseen(case: Case, data: DataWeight | None, has_slopes: bool) -> str:
-    """Return why the KL cannot be seen, or nothing."""
+    """Return why the KL cannot be measured; '' if it can."""
     if not has_slopes:
         why = "the gradient is not the slope of the loss (detached-gradient), so that it does not show the KL"
         return f"{why}; mend that first"
@@ -76,7 +80,7 @@ def _why_unseen(case: Case, data: DataWeight | None, has_slopes: bool) -> str:
 
 
 def _unexplained(case: Case, missed: Mapping[str, float]) -> str:
-    """Say which gradient is not that of the KL which was given, or of one of Gaussians."""
+    """Say which parameter's gradient is least explained by the KL: by kl= if it was given, else by one of Gaussians."""
     worst = max(missed, key=lambda name: missed[name])
     share = f"{missed[worst]:.0%} of {worst}'s gradient, less its data part, is not that of"
     if case.kl is not None:
@@ -124,15 +128,16 @@ def _scale_and_sign(case: Case, found: KlWeight, data: DataWeight | None) -> tup
 
 
 def _known(found: KlWeight) -> list[TensorWeight]:
-    """Return the groups whose weight is known well enough to compare; a missing KL counts as known."""
+    """Return the groups whose weight is known well enough to compare. A weight that is surely near 0 is known too."""
     known = [(t, t.per_epoch) for t in found.tensors]
     return [t for t, weight in known if weight.sure() or (is_missing(weight) and weight.error < ALIKE)]
 
 
 def _whole_steps(case: Case, found: KlWeight, data: DataWeight | None) -> float:
-    """Return by how much an epoch has more or fewer batches than N / B, if that makes the loss an ELBO; else 1.
+    """Return the number of batches in an epoch as a multiple of N / B.
 
-    Summed rows plus KL / len(loader) are an ELBO even if the last batch is short or dropped.
+    A loss that sums its rows and adds KL / len(loader) is an ELBO, also if the last batch is short or dropped. So the
+    number is N / B rounded up or down, if that makes the loss an ELBO; else it is N / B, and this returns 1.
     """
     value, error, steps = found.per_epoch.value, found.per_epoch.error, case.n_train / case.objective.batch_size
     if data is not None and abs(data.weight - 1) > TOLERANCE:
@@ -144,7 +149,7 @@ def _whole_steps(case: Case, found: KlWeight, data: DataWeight | None) -> float:
 def _of_tensors(
     case: Case, found: KlWeight, tensors: Sequence[TensorWeight], data: DataWeight | None
 ) -> tuple[Seen, Seen]:
-    """Judge weights that differ from group to group, so that no single number describes them."""
+    """Judge weights that differ from group to group."""
     ordered = sorted(tensors, key=lambda tensor: tensor.per_epoch.value)
     least, most = ordered[0], ordered[-1]
     measured = {f"of {tensor.name}": tensor.per_epoch.value for tensor in found.tensors}
@@ -168,7 +173,7 @@ def _width(case: Case, found: KlWeight) -> Seen:
         return Seen("not measured", "no KL is seen, and so no prior")
     if found.precision is None:
         return Seen("not measured", "kl= hides the prior; give factors= to measure it")
-    # A group without a KL has no prior, and would move that of all together.
+    # A group without a KL has no prior, and would change the prior that is measured of all groups together.
     every = [(t.name, t.precision) for t in found.tensors if t.precision is not None and not is_missing(t.per_epoch)]
     known = [(name, precision) for name, precision in every if precision.sure(ALIKE) and precision.value > 0]
     if not _differ([precision for _, precision in known]):
@@ -188,7 +193,7 @@ def _width(case: Case, found: KlWeight) -> Seen:
 
 
 def _worst_width(case: Case, size: float, groups: Sequence[tuple[str, MeanOfDraws]]) -> Seen:
-    """Judge the prior of each group, and return what is seen of the worst: one that fails, else one that is known."""
+    """Judge the prior of each group. Return one that fails, else one that passes; if several do, one with a number."""
     rank = ("fails", "passes", "not measured")
     seen = [(name, judge_width(precision, size, case.prior_std)) for name, precision in groups]
     name, worst = min(seen, key=lambda pair: (rank.index(pair[1].outcome), "prior_std" not in pair[1].measured))
@@ -201,7 +206,7 @@ def judge_width(precision: MeanOfDraws, size: float, meant: float | None) -> See
     Args:
         precision: 1 / prior variance, as measured.
         size: root mean square of the weights.
-        meant: the standard deviation that is meant, if it was given.
+        meant: the standard deviation that the user means the prior to have; None if unknown.
     """
     std = _root(precision)
     if not std.sure(2 * WIDTH_TOLERANCE):
@@ -210,16 +215,16 @@ def judge_width(precision: MeanOfDraws, size: float, meant: float | None) -> See
     measured = {"prior_std": std.value, "standard error": std.error}
     if meant is None:
         return Seen("not measured", f"{detail}; give prior_std= to compare", measured)
-    if _is(std, meant):
+    if _agrees(std, meant):
         return Seen("passes", detail, measured)
-    # Only of a square is it likely that a variance was handed over; else the two numbers say what to look for.
-    is_square = _is(std, meant**2)
+    # The rule's remedy is to take a square root. It fits only if the width is the square of the one that is meant.
+    is_square = _agrees(std, meant**2)
     more = f"meant is {meant:.4g}" + (", whose square it is" if is_square else "")
     return Seen("fails", f"{detail}; {more}", measured, advised=not is_square)
 
 
 def _lost_in_noise(precision: MeanOfDraws, size: float, meant: float | None) -> Seen:
-    """Judge a prior whose pull is lost in noise: it may still be wider than stated, or wider than any prior."""
+    """Judge a prior whose pull is lost in noise. It may still be surely wider than stated, or than any prior."""
     at_least = (max(precision.value, 0.0) + 3 * precision.error + 1e-300) ** -0.5
     measured = {"at least": at_least}
     if meant is not None and at_least > (1 + WIDTH_TOLERANCE) * meant:
@@ -232,13 +237,13 @@ def _lost_in_noise(precision: MeanOfDraws, size: float, meant: float | None) -> 
     return Seen("not measured", detail, measured)
 
 
-def _is(std: MeanOfDraws, meant: float) -> bool:
-    """Return whether a standard deviation is the one that is meant, as far as its error tells."""
+def _agrees(std: MeanOfDraws, meant: float) -> bool:
+    """Return whether a standard deviation may be the one that is meant, given its error."""
     return abs(std.value - meant) <= WIDTH_TOLERANCE * meant + 2 * std.error
 
 
 def _root(precision: MeanOfDraws) -> MeanOfDraws:
-    """Return the standard deviation that belongs to a precision."""
+    """Return the standard deviation that belongs to a precision; NaN unless the precision is positive."""
     if not precision.value > 0:
         return MeanOfDraws(math.nan, math.inf)
     std = precision.value**-0.5
@@ -246,7 +251,7 @@ def _root(precision: MeanOfDraws) -> MeanOfDraws:
 
 
 def _differ(values: Sequence[MeanOfDraws]) -> bool:
-    """Return whether two of the values differ by more than their errors and a tenth."""
+    """Return whether two of the values differ by more than their errors and by more than `ALIKE`."""
     level = 1 - RARE / max(len(values), 1)
     return any(
         abs(one.value - other.value) > one.half_width(level) + other.half_width(level)
@@ -256,7 +261,7 @@ def _differ(values: Sequence[MeanOfDraws]) -> bool:
 
 
 def _is_an_epoch(case: Case) -> bool:
-    """Return whether the batches are all of an epoch and each was drawn."""
+    """Return whether the batches are one whole epoch, and each was drawn equally often."""
     n_batches = len(case.objective.batches)
     rows = n_batches * case.objective.batch_size
     return abs(rows - case.n_train) < case.objective.batch_size and case.draws % n_batches == 0

@@ -13,10 +13,10 @@ from torch import Tensor
 
 from bench.judge.audit.elbo.objective import Gradient
 
-EXACT = 0.1  # noise below this share of the fit weighs alike
-UNEXPLAINED = 0.05  # of a tensor's gradient: where the directions miss more, it holds something else
+EXACT = 0.1  # tensors whose noise is below this share of the fitted gradient weigh alike
+UNEXPLAINED = 0.05  # of a tensor's gradient: if the directions miss more, it holds something else
 SURE = 3.0
-"""Jackknife standard errors: at 8 draws fewer than one in 1,000 vectors that have nothing in common is longer."""
+"""Jackknife standard errors. If 8 draws have nothing in common, `common` exceeds this less than once in 1,000 times."""
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ class GradientFit:
     """The coefficients of the directions in each draw."""
 
     draws: Tensor  # [draws, directions]; their mean fits the mean gradient
-    doubt: Tensor  # [directions], of a standard error that all draws share
+    doubt: Tensor  # [directions]; standard error that all draws share
     targets: Sequence[Gradient]
     columns: Sequence[Gradient]
 
@@ -95,13 +95,11 @@ class GradientFit:
     def missed(self, name: str, rounding: float) -> float:
         """Return the share of a tensor's gradient that the directions surely do not explain; else 0.
 
-        Args:
-            name: of the tensor.
-            rounding: length of a residual that rounding may leave.
+        Rounding may leave a residual of length `rounding`.
         """
         explained = self.draws @ torch.stack([column[name].flatten() for column in self.columns])  # [draws, n]
-        # Each draw less its own fit, not less the mean's: the noise of other tensors moves the mean's fit, and then
-        # leaves the same residual in every draw.
+        # Subtract from each draw its own fit, not that of the mean: the noise of other tensors moves the mean's fit,
+        # which would leave the same residual in every draw.
         rest = common(torch.stack([target[name].flatten() for target in self.targets]) - explained)
         if not rest.value > max(SURE * rest.error, rounding**2):
             return 0.0
@@ -110,15 +108,15 @@ class GradientFit:
 
 
 def fit(targets: Sequence[Gradient], columns: Sequence[Gradient], doubt: Gradient | None = None) -> GradientFit:
-    """Return the coefficients of `columns` in the draws' gradients. A tensor weighs by the inverse of its noise.
+    """Return the coefficients of `columns` in the draws' gradients. The weight of a tensor is the inverse of its noise.
 
-    The noise is the spread of the draws, not the residual of their mean. Weights from the residual follow the error of
-    the mean, and the standard errors are then wrong. All draws use the same weights, for the same reason.
+    The noise is the spread of the draws, not the residual of their mean: weights from the residual would depend on the
+    error of the mean, and the standard errors would be wrong. For the same reason all draws have the same weights.
 
     Args:
         targets: the gradient in each draw.
         columns: the directions.
-        doubt: a standard error that all targets share, such as that of the NLL's weight.
+        doubt: the standard error that all targets share, such as that of the NLL's weight.
     """
     names = list(targets[0])
     if not names:
@@ -130,18 +128,18 @@ def fit(targets: Sequence[Gradient], columns: Sequence[Gradient], doubt: Gradien
     least = {name: 1e-9 * sum(_rms(column[name]) for column in columns) + 1e-300 for name in names}
     scale = {name: noise[name] + EXACT * _rms(mean[name]) + least[name] for name in names}
     solution = _solve([mean], columns, scale)[0]
-    # A tensor without noise must not outweigh all others: one whose KL is left out fits 0 exactly.
+    # A tensor without noise must not outweigh all others: if the loss leaves out its KL, it fits 0 exactly.
     scale = {name: noise[name] + EXACT * _rms(_combined(columns, solution, name)) + least[name] for name in names}
     shared = torch.zeros(len(columns)) if doubt is None else _solve([doubt], columns, scale)[0]
     return GradientFit(_solve(targets, columns, scale), shared, targets, columns)
 
 
 def fit_drawn(targets: Sequence[Gradient], columns: Sequence[Gradient]) -> GradientFit:
-    """Return the coefficient of one direction that is itself drawn, with `columns[i]` from the noise of `targets[i]`.
+    """Return the coefficient of one direction that is itself drawn: `columns[i]` has the noise of `targets[i]`.
 
-    Least squares would make it too small, because a part of a noisy direction is noise. Products of different draws
-    have no such part. Where target and direction share their noise, as a sampled KL and log q - log p of the same
-    draw, the coefficient is exact. The draws of the fit are a jackknife's pseudo-values.
+    Least squares would make the coefficient too small, because the noise makes the direction too long. Products of
+    different draws do not have this fault. Where target and direction have the same noise, as a sampled KL and
+    log q - log p of the same draw, the coefficient is exact. The draws of the fit are the pseudo-values of a jackknife.
     """
     n, names = len(targets), list(targets[0])
     rows = {name: torch.stack([target[name].flatten() for target in targets]) for name in names}
@@ -168,7 +166,7 @@ def _solve(targets: Sequence[Gradient], columns: Sequence[Gradient], scale: Mapp
         rows = torch.stack([column[name].flatten() for column in columns]) / size
         gram += rows @ rows.T
         right += rows @ (torch.stack([target[name].flatten() for target in targets]) / size).T
-    norm = gram.diagonal().clamp(min=1e-300).sqrt()  # the two directions differ by many powers of ten
+    norm = gram.diagonal().clamp(min=1e-300).sqrt()  # the lengths of the directions differ by many powers of ten
     inverse: Tensor = torch.linalg.pinv(gram / norm.outer(norm), rtol=1e-12, hermitian=True)
     return (inverse @ (right / norm[:, None]) / norm[:, None]).T
 

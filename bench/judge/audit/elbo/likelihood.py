@@ -1,4 +1,4 @@
-"""What is the loss? How often does it count the likelihood, and what else does it hold that depends on the data?"""
+"""How often does the loss count the likelihood, and what else does it hold that depends on the data?"""
 
 from __future__ import annotations
 
@@ -15,29 +15,29 @@ from bench.judge.audit.elbo.objective import AuditedObjective, Batch
 from bench.judge.audit.findings import Seen
 
 PROPORTIONAL = 0.02  # of the losses' range between batches: what the NLL may leave unexplained
-ALIKE = 0.9  # correlation over draws where both draw the same noise; a mean of two draws and one of the two have 0.7
-ALIKE_SHARES = 0.05  # of the gradients: how far they may be from the shares
-STEPS = 30  # between the weight and the shares of the batches
-MORE = 4  # times the draws, where noise may hide another likelihood
-ROUNDINGS = 16  # of a loss's last digit: how far two batches may differ through rounding alone
+ALIKE = 0.9  # least correlation over draws of two losses with the same noise; a mean of two draws and one have 0.7
+ALIKE_SHARES = 0.05  # of the gradients: what one vector, times the share of each batch, may leave unexplained
+STEPS = 30  # in which the weight and the shares of the batches are fitted in turn
+MORE = 4  # times the draws, if noise may hide another likelihood
+ROUNDINGS = 16  # in units of a loss's last digit: how far two batches may differ through rounding alone
 SYSTEMATIC = 0.005  # largest part of the gradients' differences that another likelihood may cause unnoticed
 NOISY = 1e-5  # of the gradients: a smaller change from draw to draw is rounding
 NUMBERS = 20_000  # elements of a gradient that are compared: a large network's draws would not fit into memory
 
 Rest = Literal["proportional", "shares", "other noise", "other likelihood", "rounding"]
-"""What a loss holds beside a NLL + constant. `proportional`: nothing. `shares`: one term, of which each batch has a
-share of its own, such as a KL that is re-weighted over batches. `other noise`: nothing that remains in the average over
-draws. `rounding`: the batches differ too little to tell."""
+"""What a loss holds besides a NLL + constant. `proportional`: nothing. `shares`: a term that differs between batches by
+a factor only, such as a KL that is re-weighted over batches. `other noise`: noise that averages out over draws. `other
+likelihood`: a term that does not. `rounding`: the losses of the batches differ too little to tell."""
 
 
 @dataclass(frozen=True)
 class DataWeight:
-    """The weight `a` of the NLL in the loss, and how far the loss is from a NLL + constant between batches."""
+    """The weight `a` of the NLL in the loss, and what the loss holds besides a NLL + constant."""
 
     weight: float
     misfit: float  # the part of the range of losses that the NLL does not explain
     rest: Rest
-    error: float  # standard error of `weight`; rounding makes it where the likelihood is right
+    error: float  # standard error of `weight`; if the likelihood is right, it comes from rounding
     rounding: float = 0.0  # the misfit that rounding may leave
 
     @property
@@ -47,7 +47,7 @@ class DataWeight:
 
 
 def judge(data: DataWeight | None) -> Seen:
-    """Return what the rule on the likelihood sees; `data` is None where no NLL was given."""
+    """Return what the rule on the likelihood sees; `data` is None if no NLL was given."""
     if data is None:
         return Seen("not measured", "give nll= to compare the loss with the likelihood")
     detail = f"the loss counts the batch's summed NLL {data.weight:.4g} times"
@@ -75,10 +75,10 @@ def judge(data: DataWeight | None) -> Seen:
 
 
 def data_weight(objective: AuditedObjective, draws: int) -> DataWeight:
-    """Measure `a` from how the losses of batches differ; needs the NLL.
+    """Measure `a` from the differences of the losses between batches. The objective must have a NLL.
 
-    If noise may explain what the NLL leaves, more draws are taken: noise averages out, another likelihood does not.
-    If the losses still do not tell, gradients are compared: a gradient holds many numbers, a loss one.
+    If what the NLL leaves unexplained may be noise, more draws are taken: noise averages out, another likelihood does
+    not. If the losses still do not tell, gradients are compared: a gradient holds many numbers, a loss one.
     """
     found = _by_losses(objective, draws)
     if found.rest == "other noise":
@@ -93,8 +93,9 @@ def data_weight(objective: AuditedObjective, draws: int) -> DataWeight:
 def _gradients_tell_another(objective: AuditedObjective, draws: int) -> bool:
     """Return whether the gradients show another likelihood than the NLL.
 
-    What remains without the NLL must be the same in all draws: otherwise it is noise. If it is one gradient times a
-    factor per batch, it is a KL that is re-weighted over batches. An NLL without noise is that of the mean weights.
+    What is left of the loss's gradients without those of the NLL must be the same in all draws; else it is noise. If it
+    is one gradient times a factor for each batch, it is a KL that is re-weighted over batches. If only one of loss and
+    NLL is noisy, the NLL is that of the mean weights, and nothing can be told.
     """
     n = sum(value.numel() for value in objective.parameters.values())
     looked_at = torch.randperm(n, generator=torch.Generator().manual_seed(0))[:NUMBERS]
@@ -136,11 +137,11 @@ def _by_losses(objective: AuditedObjective, draws: int) -> DataWeight:
 
 
 def _beside_shares(objective: AuditedObjective, losses: Tensor, nlls: Tensor) -> DataWeight | None:
-    """Return the weight `a` if losses - a nlls [draws, batches] has rank one: K(draw) times the batch's share of it.
+    """Return the weight `a` if losses - a nlls [draws, batches] has rank one: K(draw) x share(batch).
 
-    The gradients without the data's part must have the same shares: a term of the inputs alone has no gradient.
-    Alternates between `a` and the shares, from the slope over draws, which a KL in closed form does not change. Without
-    noise every matrix has rank one, and tells nothing.
+    `a` and the shares are fitted in turn. `a` starts at the slope over draws, which a KL in closed form does not
+    change. The gradients without the data's part must have the same shares: a term of the inputs alone has none.
+    Return None if this does not hold, or if there is no noise: then every such matrix has rank one.
     """
     noise = nlls - nlls.mean(0)
     if float(noise.norm()) <= PROPORTIONAL * float((nlls - nlls.mean(1, keepdim=True)).norm()):
@@ -155,13 +156,9 @@ def _beside_shares(objective: AuditedObjective, losses: Tensor, nlls: Tensor) ->
 
 
 def _shares_gradient(objective: AuditedObjective, weight: float, shares: Tensor) -> bool:
-    """Return whether the batches' gradients without the data's part are one vector times the batch's share."""
-    rows = torch.stack(
-        [
-            torch.cat([part.flatten() for part in objective.gradient(value).values()])
-            for value in (objective.loss(batch, 0) - weight * objective.nll(batch, 0) for batch in objective.batches)
-        ]
-    )
+    """Return whether the gradients of the batches, without the data's part, are one vector times the batch's share."""
+    rests = (objective.loss(batch, 0) - weight * objective.nll(batch, 0) for batch in objective.batches)
+    rows = torch.stack([_flat_gradient(objective, rest) for rest in rests])
     left = rows - shares.outer(shares @ rows)  # the shares have length 1
     return bool(rows.any()) and float(left.norm()) <= ALIKE_SHARES * float(rows.norm())
 
@@ -180,9 +177,9 @@ def _rounding(losses: Tensor, smallest: Tensor, weight: float) -> float:
 
 
 def _by_gradients(objective: AuditedObjective, draws: int) -> DataWeight:
-    """Measure `a` where a large constant in the loss, such as an unscaled KL, rounds the differences away.
+    """Measure `a` where a large constant in the loss, such as an unscaled KL, rounds the losses' differences away.
 
-    The constant has no part in how the gradients of two batches differ under the same noise.
+    The difference of the gradients of two batches, under the same noise, does not depend on the constant.
     """
     losses, nlls = (
         torch.stack([_gradients_less_mean(objective, function, draw) for draw in range(draws)])
@@ -196,9 +193,12 @@ def _by_gradients(objective: AuditedObjective, draws: int) -> DataWeight:
 
 def _gradients_less_mean(objective: AuditedObjective, function: Callable[[Batch, int], Tensor], draw: int) -> Tensor:
     """Return the gradients of the batches [batches, n], less their mean over batches."""
-    gradients = [objective.gradient(function(batch, draw)) for batch in objective.batches]
-    rows = torch.stack([torch.cat([part.flatten() for part in gradient.values()]) for gradient in gradients])
+    rows = torch.stack([_flat_gradient(objective, function(batch, draw)) for batch in objective.batches])
     return rows - rows.mean(0)
+
+
+def _flat_gradient(objective: AuditedObjective, value: Tensor) -> Tensor:
+    return torch.cat([part.flatten() for part in objective.gradient(value).values()])
 
 
 def _rest(losses: Tensor, nlls: Tensor, misfit: float, smallest: Tensor) -> Rest:
@@ -207,7 +207,7 @@ def _rest(losses: Tensor, nlls: Tensor, misfit: float, smallest: Tensor) -> Rest
         return "proportional"
     noise = [part - part.mean(0) for part in (losses, nlls)]  # from draw to draw
     noisy = [bool((part.abs() > size).any()) for part, size in zip(noise, smallest, strict=True)]
-    if noisy[0] != noisy[1]:  # only one of the two draws noise: a NLL at the mean weights is not the NLL of a draw
+    if noisy[0] != noisy[1]:  # only one of the two is noisy: the NLL of the mean weights is not that of a draw
         return "other noise"
     if not any(noisy) or float((noise[0] * noise[1]).sum()) > ALIKE * float(noise[0].norm() * noise[1].norm()):
         return "other likelihood"
@@ -218,7 +218,7 @@ def _rest(losses: Tensor, nlls: Tensor, misfit: float, smallest: Tensor) -> Rest
 
 
 def _weight_across_draws(losses: Tensor, nlls: Tensor) -> float:
-    """Return the weight from products of different draws only, so that noise which differs does not bias it."""
+    """Return the weight from products of different draws only, so that unlike noise of the two does not bias it."""
     both = (losses.sum(0) * nlls.sum(0)).sum() - (losses * nlls).sum()
     one = nlls.sum(0).square().sum() - nlls.square().sum()
     return float(both / one) if float(one) > 0 else 0.0

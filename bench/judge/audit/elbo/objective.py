@@ -1,7 +1,7 @@
 """An objective as the auditor sees it: a function of a batch whose noise can be repeated.
 
-The auditor knows nothing of the model but its parameters. Each call gets a seed of its own and leaves torch's
-generator, the parameters and their gradients as they were. What else a call changes, such as running statistics, stays
+The audit knows nothing of the model but its parameters. Each call gets a seed, and leaves torch's generator, the
+parameters and their gradients as they were. Anything else that a call changes, such as running statistics, stays
 changed.
 """
 
@@ -22,13 +22,13 @@ from bench.core.streams import own_noise, stream_seed
 
 Batch = Sequence[object]  # the arguments of the loss: usually (x, y)
 Loss = Callable[..., Tensor]  # called with a batch
-Program = Callable[..., object]  # a model or guide of Pyro, likewise
+Program = Callable[..., object]  # a model or guide of Pyro, called with a batch
 Look = TypeVar("Look")
 Gradient = dict[str, Tensor]  # float64 on the CPU, by the parameter's name
 
 
-PARTS = (1.0, 0.3, 0.1, 0.01, 0.001)  # of a move: the audit takes the largest where the loss is finite
-ROUNDINGS = 16  # of a loss's last digit: how far two equal calls may differ
+PARTS = (1.0, 0.3, 0.1, 0.01, 0.001)  # of a move: the audit takes the largest at which the loss is finite
+ROUNDINGS = 16  # in units of a loss's last digit: how far two equal calls may differ
 
 
 class NotFinite(ConfigError):
@@ -42,9 +42,10 @@ class Factor:
     name: str
     mean: Callable[[], Tensor]
     std: Callable[[], Tensor]
+    may_be_layer: bool = False  # `mean.0.weight` may be the mean of weights, or of a layer that makes an output
 
     def spread(self) -> Tensor:
-        """Return a standard deviation for each mean, where weights share one too; raises ConfigError for a misfit."""
+        """Return a standard deviation for each mean, also if weights share one; raises ConfigError for a misfit."""
         mean, std = self.mean(), self.std()
         try:
             return std.expand_as(mean)
@@ -56,7 +57,7 @@ class Factor:
 
 
 def start_noise(seed: int) -> None:
-    """Put torch's generators at the start of a seed: torch.manual_seed alone took a quarter of an audit's time."""
+    """Seed torch's generators. torch.manual_seed does this too, but took a quarter of an audit's time."""
     torch.default_generator.manual_seed(seed)
     if torch.cuda.is_available():
         torch.cuda.manual_seed_all(seed)
@@ -77,9 +78,9 @@ class AuditedObjective:
         batches: Sequence[Batch],
         nll: Loss | None = None,
     ) -> None:
-        """Keep what is audited; raises ConfigError where it cannot be audited."""
+        """Keep the arguments; raises ConfigError if they cannot be audited."""
         self._leaves = _by_storage(_named(parameters))
-        self.named = {name: leaves[0] for name, leaves in self._leaves.items()}  # with what cannot be trained
+        self.named = {name: leaves[0] for name, leaves in self._leaves.items()}  # trained or not
         self.parameters = {name: value for name, value in self.named.items() if value.requires_grad}
         self._is_moved = False
         self.batches = [arguments(batch) for batch in batches]
@@ -90,11 +91,11 @@ class AuditedObjective:
 
     @property
     def has_nll(self) -> bool:
-        """Return whether the likelihood is known apart from the loss."""
+        """Return whether the user gave the negative log-likelihood."""
         return self._nll is not None
 
     def loss(self, batch: Batch, draw: int) -> Tensor:
-        """Return the loss of a batch with the noise of a draw, a scalar with its graph."""
+        """Return the loss of a batch, with the noise of a draw: a scalar with its graph."""
         return self._call(self._loss, "loss", batch, draw)
 
     def nll(self, batch: Batch, draw: int) -> Tensor:
@@ -124,13 +125,13 @@ class AuditedObjective:
 
     def gradient(self, value: Tensor) -> Gradient:
         """Return the gradient of a scalar by name, float64; zero where autograd sees no path."""
+        found = {name: torch.zeros(p.shape, dtype=torch.float64) for name, p in self.parameters.items()}
         if not value.requires_grad:
-            return {name: torch.zeros(p.shape, dtype=torch.float64) for name, p in self.parameters.items()}
+            return found
         leaves = [(name, leaf) for name in self.parameters for leaf in self._leaves[name] if leaf.requires_grad]
         slopes = torch.autograd.grad(value, [leaf for _, leaf in leaves], allow_unused=True)
-        found = {name: torch.zeros(p.shape, dtype=torch.float64) for name, p in self.parameters.items()}
         for (name, _), slope in zip(leaves, slopes, strict=True):
-            if slope is not None:  # a step moves a storage by the gradients of all its names
+            if slope is not None:  # several names of one storage: their gradients add up
                 found[name] = found[name] + slope.detach().cpu().double().reshape(found[name].shape)
         return found
 
@@ -143,18 +144,18 @@ class AuditedObjective:
         return float(self.loss(self.batches[0], 0).detach())
 
     def drift(self, before: float) -> float:
-        """Return how far `value` has moved; 0 where rounding explains it."""
+        """Return how far `value` is from its value before; 0 if rounding explains it."""
         digit = torch.finfo(self.loss(self.batches[0], 0).dtype).eps
         gap = abs(self.value() - before)
         return gap if gap > ROUNDINGS * digit * abs(before) else 0.0
 
     def paths(self, value: Tensor) -> set[str]:
-        """Return the names of the parameters that move a scalar."""
+        """Return the names of the parameters that a scalar depends on."""
         return {name for name, slope in self.gradient(value).items() if bool(slope.any())}
 
     @contextlib.contextmanager
     def moved(self, shifts: Mapping[str, Tensor]) -> Iterator[None]:
-        """Add to the parameters, and put them back at the end."""
+        """Add shifts to the parameters, and put the old values back at the end."""
         kept = {name: self.parameters[name].detach().clone() for name in shifts}
         outer, self._is_moved = self._is_moved, True
         try:
@@ -167,7 +168,7 @@ class AuditedObjective:
                 self.parameters[name].data.copy_(value)
 
     def seen_near(self, shifts: Mapping[str, Tensor], look: Callable[[], Look]) -> Look:
-        """Return what `look` sees under the shifts, or under a part of them where the loss is not finite."""
+        """Return what `look` sees under the shifts; where the loss is not finite, under a smaller part of them."""
         for part in PARTS:
             try:
                 with self.moved({name: part * shift for name, shift in shifts.items()}):
@@ -185,11 +186,10 @@ class Case:
     groups: Sequence[Factor]  # weights with means and standard deviations
     kl: Callable[[], Tensor] | None  # the unscaled KL
     n_train: int  # rows of an epoch
-    prior_std: float | None  # as the user means it to be
+    prior_std: float | None  # that the user means to have
     draws: int  # number of seeds to average over
     lone_means: Sequence[str] = ()  # parameters named as means that have no scale
-    other_kl: str = "kl=, or factors="  # the arguments for a KL that the parameters' names do not give
-    perhaps_layers: Sequence[str] = ()  # groups whose names may be of layers that make outputs
+    other_kl: str = "kl=, or factors="  # arguments that give the KL where the parameters' names do not; for advice
 
     def __post_init__(self) -> None:
         rows = self.objective.batch_size
@@ -205,7 +205,7 @@ class Case:
 
     @cached_property
     def trained(self) -> list[Factor]:
-        """Return the groups whose sigma can be trained: the gradient of a fixed sigma's entropy is zero."""
+        """Return the groups whose sigma is trained. The entropy of a fixed sigma has no gradient to measure."""
         return [group for group in self.groups if self.objective.paths(group.std().sum())]
 
 
@@ -228,7 +228,7 @@ def _storage(tensor: Tensor) -> tuple[object, ...]:
 
 
 def _by_storage(named: Mapping[str, Tensor]) -> dict[str, list[Tensor]]:
-    """Return the tensors of each storage under its first name; one that can be trained comes first."""
+    """Return the tensors of each storage, under its first name. A tensor that is trained comes first."""
     names: dict[tuple[object, ...], str] = {}
     found: dict[str, list[Tensor]] = {}
     for name, tensor in named.items():
@@ -239,7 +239,7 @@ def _by_storage(named: Mapping[str, Tensor]) -> dict[str, list[Tensor]]:
 
 
 def _rows(batches: Sequence[Batch]) -> int:
-    """Return how many rows each batch has; raises ConfigError where that is unknown, or batches cannot be compared."""
+    """Return the rows of each batch; raises ConfigError if they are unknown, or the batches cannot be compared."""
     if len(batches) < 2:
         raise ConfigError(f"{len(batches)} batch was given; the audit compares batches: give three")
     sizes = set()

@@ -1,4 +1,4 @@
-"""Which mistake explains the KL's weights? Advice that fits the pattern of the tensors' weights."""
+"""Which mistake explains the measured weights of the KL, and what should the user do?"""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from typing import NamedTuple
 from bench.judge.audit.elbo.weighing import TensorWeight, is_missing
 
 NEAR = 0.1  # largest relative distance from the weight that a known mistake gives
-NEARER = 0.02  # the same, for a mean over tensors or layers of one size: more mistakes could give a weight by chance
+NEARER = 0.02  # the same for a mean over tensors or layers of one size, which could fit a weight by chance
 
 
 class Setting(NamedTuple):
-    """What an epoch is."""
+    """What the weight of the KL in an epoch depends on."""
 
     n_train: int
     batch_size: int
@@ -36,8 +36,8 @@ def advice(tensors: Sequence[TensorWeight], common: float | None, setting: Setti
 
     Args:
         tensors: the groups whose weights are known.
-        common: the weight of all of them, None where they differ.
-        setting: what an epoch is.
+        common: the weight that all of them have; None if they differ.
+        setting: rows and batches of an epoch.
     """
     if common is not None:
         return _of_one_weight(common, tensors, setting)
@@ -58,10 +58,10 @@ def advice(tensors: Sequence[TensorWeight], common: float | None, setting: Setti
 
 
 def _sizes(tensors: Sequence[TensorWeight]) -> dict[str, list[int]]:
-    """Return over how many weights a mean over a tensor, and over a layer, goes for each tensor.
+    """Return the number of weights in each tensor, and in the layer of each tensor: a mean divides by one of them.
 
-    Tensors are of one layer if their names are alike up to the last dot. With kl= a tensor may be a mean or a scale
-    alone, and the weights of a layer cannot be counted.
+    Tensors belong to one layer if their names are the same up to the last dot. With kl= a tensor may be a mean or a
+    scale alone, so that the weights of a layer cannot be counted, and only the tensors' sizes are returned.
     """
     sizes = {"tensor": [tensor.n for tensor in tensors]}
     if all(tensor.precision is not None for tensor in tensors):
@@ -93,7 +93,7 @@ def _of_one_weight(weight: float, tensors: Sequence[TensorWeight], setting: Sett
 
 
 def _mistakes(n_weights: int, setting: Setting) -> list[tuple[float, str]]:
-    """Return what known mistakes make of the weight; the first that fits is named."""
+    """Return the weight that each known mistake gives, and the advice. The first that fits is named."""
     n, batch, steps = setting.n_train, setting.batch_size, setting.n_batches
     per_size = [
         (value / n_weights, f"the KL is divided by the {n_weights:,} weights: sum it, and weigh it by {right}")
@@ -101,34 +101,30 @@ def _mistakes(n_weights: int, setting: Setting) -> list[tuple[float, str]]:
         if n_weights > 1
     ]
     if setting.is_mean:
+        by_n = f"the loss is a mean over rows, so divide by N = {n:,}"
         return [
             (float(n), f"N is forgotten: the loss is a mean over rows, so divide the KL by N = {n:,}"),
-            (steps, f"the KL is divided by the batch size: the loss is a mean over rows, so divide by N = {n:,}"),
-            (
-                float(batch),
-                f"the KL is divided by the number of batches: the loss is a mean over rows, so divide by N = {n:,}",
-            ),
+            (steps, f"the KL is divided by the batch size: {by_n}"),
+            (float(batch), f"the KL is divided by the number of batches: {by_n}"),
             (1 / steps, f"the KL is divided by N and by the number of batches: divide by N = {n:,} alone"),
             (1 / batch, f"the KL is divided by N and by the batch size: divide by N = {n:,} alone"),
             *per_size,
         ]
+    by_steps = f"divide by the number of batches, {steps:.6g}"
     return [
         (steps, f"every batch pays the whole KL: divide it by the number of batches, {steps:.6g}"),
-        (
-            1 / batch,
-            f"the KL is divided by N, but the loss is a sum: divide by the number of batches, {steps:.6g}",
-        ),
+        (1 / batch, f"the KL is divided by N, but the loss is a sum: {by_steps}"),
         (1 / steps, "the KL is divided by the number of batches twice: divide once"),
-        (
-            steps / batch,
-            f"the KL is divided by the batch size: the loss is a sum, so divide by the number of batches, {steps:.6g}",
-        ),
+        (steps / batch, f"the KL is divided by the batch size: the loss is a sum, so {by_steps}"),
         *per_size,
     ]
 
 
 def _divided(setting: Setting) -> list[tuple[float, str]]:
-    """Return what an epoch makes of a KL that was divided by a number of weights, times that number; and its weight."""
+    """Return ways to weigh a KL that is divided by a number of weights, as (weight, advice).
+
+    The weight is that of an epoch, times this number of weights. The advice is how to weigh the KL once it is summed.
+    """
     return [
         (1.0, "what you do"),
         (setting.n_batches, "1 / M"),

@@ -1,4 +1,4 @@
-"""Pyro's model and guide as an objective: the estimator's loss, and the sites' likelihood and KL without scales."""
+"""An objective of Pyro: the estimator's loss, and likelihood and KL from the sites of model and guide, unscaled."""
 
 # mypy: disable-error-code="no-untyped-call"
 # (Pyro has no types)
@@ -21,7 +21,7 @@ from bench.judge.audit.elbo.objective import Batch, Program, arguments
 
 
 class PyroObjective:
-    """What an SVI step minimises, and its two parts as the sites have them."""
+    """The loss that an SVI step minimises, and the likelihood and KL of the sites."""
 
     def __init__(self, model: Program, guide: Program, batches: Sequence[Batch], loss: object) -> None:
         """Run guide and model once, for the parameters that they use; raises ConfigError for what cannot be audited."""

@@ -13,21 +13,21 @@ from bench.judge.audit.elbo.objective import AuditedObjective, Case, Factor, Gra
 from bench.judge.audit.findings import Seen
 
 DRAWS = 4  # least number of gradients to average a drift over
-MORE = 4  # times the draws, where noise hides how far sigma gets
-STILL = 0.05  # a smaller relative change over the whole training leaves sigma where it started
-RAISED = 2.0  # times the largest sigma of the other weights: a larger sigma of all zero means is not as it started
-QUIET = 0.1  # of the mean sigma of the other weights: a smaller sigma of zero means was taken away with them
-_SCALED = (*(optim.Adam, optim.AdamW, optim.Adamax, optim.NAdam, optim.RAdam), optim.RMSprop, optim.Rprop)
+MORE = 4  # times the draws, if noise hides how far sigma gets
+STILL = 0.05  # relative change of sigma over the whole training; below it, sigma counts as frozen
+RAISED = 2.0  # times the largest sigma of the other weights: if sigma of all zero means is larger, they were pruned
+QUIET = 0.1  # of the mean sigma of the other weights: if sigma of zero means is smaller, it may have been pruned too
+_SCALED = (optim.Adam, optim.AdamW, optim.Adamax, optim.NAdam, optim.RAdam, optim.RMSprop, optim.Rprop)
 _BY_GRADIENT = (optim.SGD, optim.ASGD)
 
 
 def frozen(case: Case, optimizer: torch.optim.Optimizer | None, steps: int) -> Seen:
     """Say whether sigma gets a gradient and, with an optimiser, how far rate x gradient x steps can take it.
 
-    For SGD the drift is rate / (1 - momentum) x gradient x steps, with the root mean square of the part of the gradient
-    that several draws share, and noise adds a random walk of rate / (1 - momentum) x noise x root of steps. If neither
-    surely moves sigma, but both together may, noise hides how far it gets. Optimisers that scale the gradient move each
-    number by up to their rate in a step, whatever the gradient is; Adagrad by up to its rate / root of t in step t.
+    SGD has a drift of rate / (1 - momentum) x gradient x steps, where the gradient is the root mean square of what
+    several draws have in common, and a random walk of rate / (1 - momentum) x noise x root of steps. If neither alone
+    surely moves sigma, but both together may, noise hides how far sigma gets. Optimisers that scale the gradient can
+    move each number by their rate in each step, whatever the gradient is; Adagrad by rate / root of t in step t.
     """
     objective = case.objective
     if case.lone_means:
@@ -75,7 +75,7 @@ def _moves(
     drawn: Mapping[str, Tensor],
     steps: int,
 ) -> Seen:
-    """Say how far the optimiser can take sigma: it fails if all that noise hides cannot move it either."""
+    """Say how far the optimiser can take sigma. It fails only if the largest change within the noise is too small."""
     least, most = {}, {}  # change of log sigma
     for group, raw in slopes.items():
         reach = [(slope, _reach(objective, optimizer, name, drawn[name], steps)) for name, slope in raw.items()]
@@ -98,7 +98,7 @@ def _reach(
     drawn: Tensor,
     steps: int,
 ) -> tuple[float, float]:
-    """Return how far the numbers of a parameter [draws, n] surely get, and how far they may get, on average."""
+    """Return how far a parameter surely gets, and how far it may get, on average; `drawn` has gradients [draws, n]."""
     group = next((g for g in optimizer.param_groups if any(objective.holds(name, p) for p in g["params"])), None)
     if group is None:  # the optimiser was not given it
         return 0.0, 0.0
@@ -116,7 +116,7 @@ def _reach(
 
 
 def decayed(case: Case, optimizer: torch.optim.Optimizer) -> Seen:
-    """Say whether the optimiser decays means or scales of a posterior: its prior is in the KL already."""
+    """Say whether the optimiser decays means or scales of a posterior. That is a mistake: the prior is in the KL."""
     objective = case.objective
     scales = {name for factor in case.groups for name in objective.paths(factor.std().sum())}
     means = {name for factor in case.groups for name in objective.paths(factor.mean().sum())} | set(case.lone_means)
@@ -137,10 +137,10 @@ def decayed(case: Case, optimizer: torch.optim.Optimizer) -> Seen:
 
 
 def noisy_where_pruned(case: Case) -> Seen:
-    """Say whether weights whose mean is exactly zero, among others whose mean is not, still have noise.
+    """Say whether weights whose mean is exactly zero still have noise, where other means of the tensor are not zero.
 
-    Some means may start at zero, such as biases in one tensor with weights. So zeros in a block count only where sigma
-    is not that of the other weights.
+    A block of means may have started at zero, such as biases in one tensor with weights. So a block counts as pruned
+    only if its sigma differs from that of the other weights.
     """
     pruned, noisy, example, unsure = 0, 0, 0.0, []
     for factor in case.groups:
@@ -150,12 +150,14 @@ def noisy_where_pruned(case: Case) -> Seen:
             continue
         left = std[zero & (std > 0)]
         pruned += int(zero.sum())
-        keeps = len(left) > 0 and _is_scattered(zero) and left.mean() > QUIET * std[~zero].mean()
-        raised = len(left) > 0 and left.min() > RAISED * std[~zero].max()
-        if keeps or raised or (len(left) and _was_reset(case.objective, factor, zero)):
+        if not len(left):
+            continue
+        masked = _is_scattered(zero) and left.mean() > QUIET * std[~zero].mean()
+        raised = left.min() > RAISED * std[~zero].max()
+        if masked or raised or _was_reset(case.objective, factor, zero):
             noisy += len(left)
             example = float(left.mean())
-        elif len(left):
+        else:
             unsure.append(factor.name)
     if not pruned:
         return Seen("not applicable", "no weight is pruned")
@@ -168,13 +170,13 @@ def noisy_where_pruned(case: Case) -> Seen:
 
 
 def _is_scattered(zero: Tensor) -> bool:
-    """Return whether zeros lie about as a mask leaves them: not in whole slices, and mostly not side by side."""
+    """Return whether zeros are scattered, as a mask leaves them: not whole slices, and mostly not side by side."""
     slices = (zero.all(dim=dim, keepdim=True).expand_as(zero) for dim in range(zero.dim()) if zero.dim() > 1)
     if any(torch.equal(each, zero) for each in slices):
         return False
     flat = zero.flatten().int()
     n_zeros = int(flat.sum())
-    changes = int(flat.diff().abs().sum())  # of a random mask at least as many as the rarer kind has members
+    changes = int(flat.diff().abs().sum())  # a random mask has at least as many as the rarer of zeros and others
     return 2 * changes > min(n_zeros, len(flat) - n_zeros)
 
 

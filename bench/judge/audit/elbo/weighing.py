@@ -3,15 +3,15 @@
 A training loss of a batch is a NLL + b KL, with NLL the batch's summed -log p(y | x, w). Over an epoch of M = N / B
 steps the data count a times and the KL M b times: M b / a is 1 for an ELBO, M if every batch pays the whole KL.
 
-`a` is the slope of the loss against the NLL between batches under the same noise, where the KL cancels. Subtract a
-times the NLL's gradient from the loss's, and the KL's gradient is left. For independent Gaussians with a Gaussian prior
-it is a sum of two known directions,
+`likelihood` measures a from the differences of the loss between batches under the same noise, in which the KL cancels.
+The gradient of the loss, less a times that of the NLL, is b times the KL's gradient. For independent Gaussians with a
+Gaussian prior around zero, this is a sum of two known directions,
 
     b grad H + c grad C,    H = -sum log sigma,  C = sum (mu^2 + sigma^2) / 2,  c = b / prior variance
 
-so that least squares gives b and the prior's standard deviation sqrt(b / c) without knowing the prior. Each group of
-weights is fitted alone, and all together. A KL that the loss samples (log q - log p of one draw) has this gradient on
-average; the audit averages its noise over draws.
+so that least squares gives b, and the prior's standard deviation sqrt(b / c), without knowing the prior. Each group of
+weights is fitted alone, and all groups are fitted together. If the loss samples its KL (log q - log p of one draw), its
+gradient is this one on average, and the audit averages over draws.
 """
 
 from __future__ import annotations
@@ -37,17 +37,17 @@ from bench.judge.audit.elbo.objective import (
     start_noise,
 )
 
-MISSING = 1e-4  # of a KL an epoch: float32's rounding alone may show this much
-CHANGES = 0.05  # of the KL's weight: how far it may differ between batches
-JITTER = 0.8  # of log sigma: where all sigmas are equal, H and C have the same direction
-FLATTEST = 0.25  # d log sigma / d raw; a flatter raw scale is moved as if it were this
-FEW = 4  # a group is judged alone if mean and sigma have more numbers: fewer fit any KL, not only one of Gaussians
+MISSING = 1e-4  # KLs in an epoch: float32's rounding alone can look like this much
+CHANGES = 0.05  # of the KL's weight: batches whose weights differ by less have the same weight
+JITTER = 0.8  # largest shift of log sigma: if all sigmas were equal, H and C would have the same direction
+FLATTEST = 0.25  # least d log sigma / d raw from which a shift is computed, so that no shift is too large
+FEW = 4  # a group is judged if mean and sigma have more numbers; up to 4 would fit any KL, also with another prior
 NUMBERS = 250
-"""Weights times draws of the smallest group. The noise of a weight is at most as skewed as the square of a normal.
-Skewness shortens the intervals from Student's t in proportion to 1 / m for the mean of m such squares (Hall, The
-Bootstrap and Edgeworth Expansion, 1992, chapter 2): simulated, those of 95 % cover 91.3 % for m = 24, in 8 draws, and
-94.5 % for m = 252."""
-ROUNDINGS = 4  # of a gradient's last digit: how far rounding may move the loss's gradient from the NLL's
+"""Least product of draws and weights in the smallest group. The noise of a weight is at most as skewed as the square of
+a normal. For the mean of m such squares, skewness shortens the intervals from Student's t in proportion to 1 / m (Hall,
+The Bootstrap and Edgeworth Expansion, 1992, chapter 2). In simulations the 95 % intervals cover 91.3 % for m = 24, in 8
+draws, and 94.5 % for m = 252."""
+ROUNDINGS = 4  # in units of a gradient's last digit: how far rounding may move it
 
 
 @dataclass(frozen=True)
@@ -67,19 +67,19 @@ class KlWeight:
     per_epoch: MeanOfDraws  # of all groups together, as if they weighed alike; 1 for an ELBO
     precision: MeanOfDraws | None  # 1 / prior variance, as the objective has it; None where kl= hides it
     tensors: Sequence[TensorWeight]
-    missed: dict[str, float]  # share of a tensor's gradient that kl= (else: a KL of Gaussians around zero) leaves over
-    by_batch: Sequence[float] = ()  # the weight in each batch, where it surely changes from batch to batch
+    missed: dict[str, float]  # by parameter: share of its gradient that kl=, or else a KL of Gaussians, cannot explain
+    by_batch: Sequence[float] = ()  # the weight in each batch; empty unless it surely changes from batch to batch
     size: float = math.nan  # root mean square of the weights' means and sigmas
     pull: MeanOfDraws | None = None  # the KL's weight / prior variance
 
 
 def is_missing(weight: MeanOfDraws) -> bool:
-    """Return whether no KL is seen."""
+    """Return whether a weight is zero, as far as its error and rounding tell."""
     return abs(weight.value) <= max(2 * weight.error, MISSING)
 
 
 def measure(case: Case, data: DataWeight | None) -> KlWeight:
-    """Measure the weight of the KL from its gradient; without `data` the loss is a sum with one NLL in it."""
+    """Measure the weight of the KL from its gradient. Without `data`, the loss is taken to sum its rows' NLL."""
     if case.kl is not None:
         return _by_own_kl(case, data, case.kl)
     objective, factors = case.objective, case.trained
@@ -87,9 +87,9 @@ def measure(case: Case, data: DataWeight | None) -> KlWeight:
 
 
 def _by_directions(case: Case, data: DataWeight | None) -> KlWeight:
-    """Measure from H and C of the groups, where each direction can be told from the others."""
+    """Fit the gradients of H and C: of each group alone, then of all groups together."""
     objective, factors = case.objective, case.trained
-    doubt, scale = _shared_error(objective, data), _epoch(case, data)
+    doubt, scale = _shared_error(objective, data), _per_epoch(case, data)
     groups = [(group, _directions(objective, group)) for group in _apart(objective, factors)]
     groups = [(group, own) for group, own in groups if _count(own) > FEW]
     fewest = min((_n_weights(group) for group, _ in groups), default=NUMBERS)
@@ -103,24 +103,23 @@ def _by_directions(case: Case, data: DataWeight | None) -> KlWeight:
         n = _n_weights(group)
         name = "; ".join(factor.name for factor in group)
         tensors.append(TensorWeight(name, n, alone.coefficient(0).times(scale), alone.ratio(1, 0)))
-        missed |= {name: alone.missed(name, SURE * float(doubt[name].norm())) for name in alone.targets[0]}
+        missed |= _missed(alone, doubt)
     columns = _directions(objective, judged or factors)
     seen = _only(targets, columns)
     whole = fit(seen, columns, doubt)
-    # Each group has a C of its own: under one C for all, priors of unlike widths would move the weight.
+    # Here each group has a C of its own. With one C for all, priors of different widths would change the weight.
     apart = [columns[0], *([own[1] for _, own in groups] or columns[1:])]
     counts, by_batch = _over_batches(fit(seen, apart, doubt), scale, len(objective.batches))
-    missed = {name: share for name, share in missed.items() if share}
     pull = whole.coefficient(1).times(scale)
     return KlWeight(counts, whole.ratio(1, 0), tensors, missed, by_batch, _size(factors), pull)
 
 
 def _by_own_kl(case: Case, data: DataWeight | None, kl: Callable[[], Tensor]) -> KlWeight:
-    """Measure against the gradient of the user's KL, tensor by tensor where it does not change from draw to draw."""
+    """Fit the gradient of the user's KL: of each parameter alone, unless the KL is drawn, and of all together."""
     objective = case.objective
     directions = [_own_direction(objective, kl, draw) for draw in range(2)]
     doubt = _shared_error(objective, data)
-    targets, scale = _targets(case, data, doubt, NUMBERS), _epoch(case, data)
+    targets, scale = _targets(case, data, doubt, NUMBERS), _per_epoch(case, data)
     tensors: list[TensorWeight] = []
     if any(not torch.equal(part, directions[1][name]) for name, part in directions[0].items()):
         drawn = fit_drawn(targets, [_own_direction(objective, kl, draw) for draw in range(len(targets))])
@@ -131,32 +130,33 @@ def _by_own_kl(case: Case, data: DataWeight | None, kl: Callable[[], Tensor]) ->
         if bool(part.any()):
             alone = fit([{name: target[name]} for target in targets], [directions[0]], doubt)
             tensors.append(TensorWeight(name, part.numel(), alone.coefficient(0).times(scale)))
-            missed[name] = alone.missed(name, SURE * float(doubt[name].norm()))
+            missed |= _missed(alone, doubt)
     counts, by_batch = _over_batches(fit(targets, directions[:1], doubt), scale, len(objective.batches))
-    missed = {name: share for name, share in missed.items() if share}
     return KlWeight(counts, None, tensors, missed, by_batch)
 
 
+def _missed(found: GradientFit, doubt: Gradient) -> dict[str, float]:
+    """Return the share of each parameter's gradient that a fit cannot explain, if there is one."""
+    shares = {name: found.missed(name, SURE * float(doubt[name].norm())) for name in found.targets[0]}
+    return {name: share for name, share in shares.items() if share}
+
+
 def _own_direction(objective: AuditedObjective, kl: Callable[[], Tensor], draw: int) -> Gradient:
-    """Return the gradient of the user's KL, with the noise that the loss of this draw has."""
+    """Return the gradient of the user's KL, with the noise of this draw of the loss."""
     with own_noise(), torch.enable_grad():
         start_noise(stream_seed(draw, "audit"))
         return objective.gradient(_number(kl()))
 
 
-def _epoch(case: Case, data: DataWeight | None) -> float:
-    """Return the weight in an epoch, relative to the data's, of a coefficient of 1 in a step."""
+def _per_epoch(case: Case, data: DataWeight | None) -> float:
+    """Return M / a: times b, how often an epoch counts the KL while it counts the data once."""
     return case.n_train / case.objective.batch_size / (1.0 if data is None else data.weight)
 
 
 def _targets(case: Case, data: DataWeight | None, doubt: Gradient, n_weights: int) -> list[Gradient]:
-    """Return the KL's gradient in each draw; more draws than `case.draws` if noise shows and a group has few weights.
+    """Return the gradient of the loss without its data part, in each draw.
 
-    Args:
-        case: what is audited.
-        data: the NLL's weight.
-        doubt: the error that all draws share, and rounding.
-        n_weights: weights of the smallest group.
+    If draws differ by more than `doubt` and the smallest group has few weights, there are more draws than `case.draws`.
     """
     weight = None if data is None else data.weight
     found = [_without_data(case.objective, weight, draw) for draw in range(case.draws)]
@@ -164,7 +164,7 @@ def _targets(case: Case, data: DataWeight | None, doubt: Gradient, n_weights: in
     more = math.ceil(NUMBERS / n_weights) - case.draws
     if more <= 0 or not _is_noisy(found[::n_batches], doubt):
         return found
-    more = n_batches * math.ceil(more / n_batches)  # each batch as often as the others
+    more = n_batches * math.ceil(more / n_batches)  # each batch equally often
     return found + [_without_data(case.objective, weight, draw) for draw in range(case.draws, case.draws + more)]
 
 
@@ -179,9 +179,9 @@ def _is_noisy(draws: Sequence[Gradient], doubt: Gradient) -> bool:
 
 
 def _over_batches(found: GradientFit, scale: float, n_batches: int) -> tuple[MeanOfDraws, Sequence[float]]:
-    """Return the weight in an epoch. Return each batch's weight too, if batches differ by more than noise.
+    """Return the weight in an epoch, and each batch's weight if batches differ by more than noise; else ().
 
-    If they differ, the error is that of the draws within the batches.
+    If batches differ, the error comes from the spread of the draws within each batch.
     """
     weight = found.coefficient(0).times(scale)
     draws = (found.draws[:, 0] * scale).tolist()
@@ -201,7 +201,7 @@ def _over_batches(found: GradientFit, scale: float, n_batches: int) -> tuple[Mea
 
 
 def _apart(objective: AuditedObjective, factors: Sequence[Factor]) -> list[list[Factor]]:
-    """Group the factors so that no parameter is in two groups: a shared sigma sees the KL of all its weights."""
+    """Join factors that share a parameter into one group: a shared sigma gets a gradient from the KL of all of them."""
     groups: list[tuple[list[Factor], set[str]]] = []
     for factor in factors:
         paths = objective.paths(factor.mean().sum()) | objective.paths(factor.std().log().sum())
@@ -223,9 +223,9 @@ def _twice(batch: Batch) -> Batch:
 
 
 def _without_data(objective: AuditedObjective, weight: float | None, draw: int) -> Gradient:
-    """Return the loss's gradient less that of its data part.
+    """Return the gradient of the loss, less that of its data part.
 
-    Without a NLL it compares a batch with twice the same batch: only the data part doubles.
+    Without a NLL, compare a batch with the same batch twice over: only the data part doubles.
     """
     batch = objective.batches[draw % len(objective.batches)]
     whole = objective.gradient(objective.loss(batch, draw))
@@ -244,7 +244,7 @@ def _finite(gradient: Gradient) -> Gradient:
 
 
 def _shifts(objective: AuditedObjective, factors: Sequence[Factor]) -> dict[str, Tensor]:
-    """Return how to move means and sigmas to where each direction can be told from the others."""
+    """Return random shifts of means and sigmas, after which H and C have different directions."""
     source = torch.Generator().manual_seed(0)
     shifts: dict[str, Tensor] = {}
     for factor in factors:
@@ -253,7 +253,7 @@ def _shifts(objective: AuditedObjective, factors: Sequence[Factor]) -> dict[str,
         n_std = factor.std().numel()
         size = max(float(factor.mean().detach().std(correction=0)), float(factor.std().detach().mean()))
         for name, value in objective.parameters.items():
-            slope = by_std[name].abs() * value.numel() / n_std  # of log sigma: a raw scale may be sigma, or a scalar
+            slope = by_std[name].abs() * value.numel() / n_std  # d log sigma / d raw, of one weight
             reach = torch.where(slope > 0, JITTER / slope.clamp(min=FLATTEST), size * (by_mean[name] != 0))
             if bool(reach.any()):
                 shifts[name] = reach * (torch.rand(value.shape, generator=source, dtype=torch.float64) * 2 - 1)
@@ -261,13 +261,13 @@ def _shifts(objective: AuditedObjective, factors: Sequence[Factor]) -> dict[str,
 
 
 def _only(targets: Sequence[Gradient], columns: Sequence[Gradient]) -> list[Gradient]:
-    """Return the parts of the gradients that the directions touch."""
+    """Return the gradients of the parameters for which a direction is not zero."""
     names = [name for name in columns[0] if any(bool(column[name].any()) for column in columns)]
     return [{name: target[name] for name in names} for target in targets]
 
 
 def _shared_error(objective: AuditedObjective, data: DataWeight | None) -> Gradient:
-    """Return the standard error that all draws share: that of the NLL's weight, and rounding."""
+    """Return the standard error of the gradient that all draws share: from the NLL's weight, and from rounding."""
     value = objective.loss(objective.batches[0], 0)
     relative = ROUNDINGS * torch.finfo(value.dtype).eps
     if data is not None and data.weight:
@@ -287,7 +287,7 @@ def _n_weights(factors: Sequence[Factor]) -> int:
 
 
 def _count(columns: Sequence[Gradient]) -> int:
-    """Return how many numbers of the parameters the directions touch."""
+    """Return how many numbers the parameters have for which a direction is not zero."""
     return sum(int(part.numel()) for part in _only(columns, columns)[0].values())
 
 

@@ -1,4 +1,4 @@
-"""The examples: which objective of which library is audited, and the text that it follows."""
+"""The examples in words: which objective of which library is audited, and the text that it follows."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from bench.core.errors import unknown_name
 
 N_TRAIN = 60_000  # images of MNIST
-BATCH = 128  # rows, where the library's text names no other size
+BATCH = 128  # rows, unless the library's text names another size
 ROWS = 8  # of laplace-torch's batches
 
 
@@ -24,12 +24,12 @@ _PACKAGES = {  # by the name that a user gives a library: its name in the packag
 
 @dataclass(frozen=True)
 class Example:
-    """One objective of a library, as a text of the library has it."""
+    """One objective of a library, as the library's own text writes it."""
 
     name: str
     library: str  # as a user calls it
     batch_size: int
-    source: str  # the text, and where in it
+    source: str  # the text, and the place in it
     line: str  # the line that says how to train
     change: str  # what makes it an ELBO
 
@@ -47,7 +47,7 @@ class Example:
 _PYRO = "no example in the README: a plate of the batch's rows, as for full data"
 _PLATE = 'with pyro.plate("data", x.shape[0]): and loss=Trace_ELBO()'
 _SCALE = 'with poutine.scale(scale=N / len(x)), pyro.plate("data", len(x)):'
-_GUIDES = {  # of Pyro: what its example has beside the plate
+_GUIDES = {  # of Pyro: what is said of the example after `_PYRO`
     "AutoNormal": "",
     "AutoDiagonalNormal": "",
     "AutoMultivariateNormal, 100-10": "; one layer 100-10, because the covariance of 478,410 weights does not fit",

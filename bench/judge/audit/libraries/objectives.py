@@ -1,6 +1,7 @@
-"""The objectives: each library's own text on our network, and the same with the change that makes it an ELBO.
+"""The examples as code: each library's objective on our network, and the same with the change that makes it an ELBO.
 
-laplace-torch has no loss to audit, but a precision of the data beside that of the prior, which can be counted.
+laplace-torch trains by no loss that could be audited. Its precision is that of the data plus that of the prior, which
+shows how often each counts.
 """
 
 # mypy: disable-error-code="no-untyped-call"
@@ -46,9 +47,7 @@ def torchbnn(corrected: bool) -> ElboReport:
 def bayesian_torch(corrected: bool, passes: int) -> ElboReport:
     """Audit cross-entropy + get_kl_loss(model) / batch size; corrected: each KL summed, divided by N, and one pass.
 
-    Args:
-        corrected: whether the change is made.
-        passes: of the network before one `backward`.
+    `passes`: how often the network is called before one `backward`.
     """
     converter = library("bayesian_torch.models.dnn_to_bnn")
     model = network(nn.Linear)
@@ -57,7 +56,7 @@ def bayesian_torch(corrected: bool, passes: int) -> ElboReport:
     if corrected:
         for layer in model.modules():
             if hasattr(layer, "kl_div"):
-                vars(layer)["kl_div"] = _exact_kl  # in place of the class's method, for this layer
+                vars(layer)["kl_div"] = _exact_kl  # replaces the class's method for this layer
     divisor = N_TRAIN if corrected else BATCH
 
     def loss(x: Tensor, y: Tensor) -> Tensor:
@@ -149,13 +148,8 @@ def posteriors(corrected: bool) -> ElboReport:
 def automatic_guide(corrected: bool, name: str, sizes: Sequence[int] | None = None, **options: int) -> ElboReport:
     """Audit one of Pyro's guides with Trace_ELBO, and a plate of the batch; corrected: scaled by N / batch size.
 
-    A guide with one vector for all weights is judged by means and scales: the covariance's other numbers stand still.
-
-    Args:
-        corrected: whether the change is made.
-        name: of the guide's class.
-        sizes: of the layers, by default `SIZES`.
-        options: of the guide.
+    `name` is the guide's class, `options` are its arguments. A guide with one vector for all weights has a covariance:
+    only its means and scales are audited, and the correlations keep their values.
     """
     pyro = library("pyro")
     distributions = library("pyro.distributions")
@@ -191,8 +185,8 @@ def automatic_guide(corrected: bool, name: str, sizes: Sequence[int] | None = No
 def laplace(corrected: bool) -> ObjectiveReading:
     """Fit Laplace(model, 'classification', 'all', 'diag') and compare its precision with the exact one of its rows.
 
-    For each tensor, the weight says how often the prior counts while the data count once: the exact generalised
-    Gauss-Newton diagonal of all rows divided by what the library adds to the prior's precision.
+    The weight of a tensor says how often the prior counts while the data count once. It is the exact generalised
+    Gauss-Newton diagonal of all rows, divided by what the library adds to the prior's precision.
     """
     del corrected  # no change is needed
     package = library("laplace")
@@ -238,7 +232,7 @@ AUDITS: Mapping[str, Callable[[bool], ElboReport | ObjectiveReading]] = {
     ),
     "laplace-torch": laplace,
 }
-"""By example; called with whether the change is made."""
+"""By the example's name. Each is called with True for the objective with the change."""
 
 
 def audit_example(example: Example) -> LibraryReading:

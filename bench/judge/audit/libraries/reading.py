@@ -1,4 +1,4 @@
-"""What an audit of the libraries' examples measured, as a file (libraries.json), so that a table needs no library."""
+"""What the audit of the libraries' examples measured, kept in libraries.json so that a table needs no library."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ class ObjectiveReading(msgspec.Struct, frozen=True, forbid_unknown_fields=True, 
     slopes: Literal["passes", "fails", "not measured"]  # whether autograd's gradient is the slope of the loss
     slopes_detail: str
     kl_weights: Mapping[str, float] = {}  # how often an epoch counts each tensor's KL; empty where nothing shows it
-    kl_detail: str = ""  # why it is empty
+    kl_detail: str = ""  # why `kl_weights` is empty
     prior_std: float | None = None
 
     @classmethod
     def of(cls, report: ElboReport) -> ObjectiveReading:
-        """Return what a report says."""
+        """Return what a report says of gradients, KL and prior."""
         slopes, scale = report.of("detached-gradient"), report.of("kl-scale")
         weights = {name: _rounded(value) for name, value in report.kl_weights.items()}
         return cls(
@@ -42,12 +42,12 @@ class ObjectiveReading(msgspec.Struct, frozen=True, forbid_unknown_fields=True, 
 
 
 def _rounded(value: float) -> float:
-    """Return six digits: more would differ between processors."""
+    """Round to six digits: more would differ between processors."""
     return float(f"{value:.6g}")
 
 
 class LibraryReading(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What auditing one example of a library measured, as its text has it and with the change that mends it."""
+    """What the audit of one example measured: as the library's text writes it, and with the change."""
 
     versions: Mapping[str, str]  # of the library and of torch
     published: ObjectiveReading
@@ -56,7 +56,7 @@ class LibraryReading(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 @cache
 def readings(path: Path = FILE) -> Mapping[str, LibraryReading]:
-    """Return what was measured of each example, by its name; raises ConfigError where the file is at fault."""
+    """Return what was measured of each example, by its name; raises ConfigError if the file has a mistake."""
     try:
         return msgspec.json.decode(path.read_bytes(), type=dict[str, LibraryReading])
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError) as error:
@@ -65,7 +65,7 @@ def readings(path: Path = FILE) -> Mapping[str, LibraryReading]:
 
 
 def keep(found: Mapping[str, LibraryReading], path: Path = FILE) -> None:
-    """Write readings; those of examples that `found` lacks stay as they are in the file."""
+    """Write readings. Those of examples that `found` lacks stay in the file."""
     kept = dict(readings(path)) if path.exists() else {}
     merged = kept | dict(found)
     text = msgspec.json.format(msgspec.json.encode({name: merged[name] for name in sorted(merged)}), indent=1)

@@ -1,4 +1,4 @@
-"""What every library's example is built with: a network of MNIST's sizes, batches of made-up rows, and a seed."""
+"""What all examples share: a network of MNIST's sizes, batches of made-up rows, and a seed."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ EXTRA = "'bnn-uncertainty-bench[libraries]'"
 def library(module: str, install: str = EXTRA) -> ModuleType:
     """Return a library's module; raises MissingFramework that says what to install.
 
-    It is imported here and not at the top of the file: no library is needed until its own example is audited.
+    It is imported only here: no library is needed until its own example is audited.
     """
     make_importable()
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # what a library says of the versions it imports is not ours to mend
+            warnings.simplefilter("ignore")  # we cannot mend a library's warnings about its own imports
             return importlib.import_module(module)
     except ImportError as error:
         raise MissingFramework(f"{module} cannot be imported ({error}); pip install {install}") from error
@@ -41,7 +41,7 @@ def library(module: str, install: str = EXTRA) -> ModuleType:
 
 @contextlib.contextmanager
 def seeded() -> Iterator[None]:
-    """Build and audit in double precision, so that rounding hides no KL, from a seed of its own."""
+    """Seed torch and make double precision the default, so that rounding hides no KL. Undo both at the end."""
     before = torch.get_default_dtype()
     torch.set_default_dtype(torch.float64)
     try:
@@ -53,7 +53,7 @@ def seeded() -> Iterator[None]:
 
 
 def batches(size: int, n_in: int | None = None) -> list[tuple[Tensor, Tensor]]:
-    """Return three batches of images [size, 784] in 0..1 and digits [size]; no rule depends on what they show."""
+    """Return three batches of made-up images [size, n_in] in 0..1, with digits [size]; by default 784 inputs."""
     n_in = n_in or SIZES[0]
     source = torch.Generator().manual_seed(stream_seed(0, "audit/libraries/rows"))
     images = [torch.rand(size, n_in, generator=source, dtype=torch.float64) for _ in range(BATCHES)]
@@ -61,6 +61,6 @@ def batches(size: int, n_in: int | None = None) -> list[tuple[Tensor, Tensor]]:
 
 
 def network(layer: Layer) -> nn.Sequential:
-    """Return the network 784-400-400-10 with ReLU of layers that a library makes."""
+    """Return the network 784-400-400-10 with ReLU, made of a library's layers."""
     first, second, third = (layer(n_in, n_out) for n_in, n_out in pairwise(SIZES))
     return nn.Sequential(first, nn.ReLU(), second, nn.ReLU(), third)
