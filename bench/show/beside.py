@@ -16,7 +16,7 @@ from bench.core.records import Record
 from bench.judge.samples import Gap
 from bench.plan.freshness import is_stale
 from bench.plan.manifests import ApproachManifest
-from bench.show.cells import Entry, Measured, Table
+from bench.show.cells import Entry, Linked, Measured, Table
 
 MINE = "mine: "
 MARK = Gap("mine", "measured from your records; what is not marked comes with the suite")
@@ -66,7 +66,7 @@ class Beside:
         unnamed = {record.key for record in self.own if record.approach not in self.new}  # no `mine: ` tells them
 
         def marked(entry: Entry) -> Entry:
-            if not isinstance(entry, Measured) or entry.mark or unnamed.isdisjoint(entry.sources):
+            if not isinstance(entry, Measured | Linked) or entry.mark or unnamed.isdisjoint(entry.sources):
                 return entry
             return replace(entry, mark=MARK)
 

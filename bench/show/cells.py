@@ -74,9 +74,14 @@ class Linked:
 
     text: str
     sources: tuple[str, ...] = field(compare=False)
+    mark: Gap | None = None  # what a reader must know about it
+
+    def gaps(self) -> list[Gap]:
+        """Return the mark, if any, which the notes must explain."""
+        return [] if self.mark is None else [self.mark]
 
     def __str__(self) -> str:
-        """Return the text alone, for forms without links."""
+        """Return the text alone, for forms without links and marks."""
         return self.text
 
 
@@ -129,7 +134,7 @@ class Table:
         by_code: dict[str, dict[Gap, None]] = {}
         for row in self.rows:
             for entry in row:
-                for gap in entry.gaps() if isinstance(entry, Measured | Missing) else ():
+                for gap in entry.gaps() if isinstance(entry, Measured | Missing | Linked) else ():
                     by_code.setdefault(gap.code, {})[gap] = None
         return {
             gap: code if len(gaps) == 1 else f"{code} [{number}]"
@@ -167,6 +172,8 @@ class Table:
             return entry.text(self.labels)
         if isinstance(entry, Missing):
             return self.labels[entry.gap]
+        if isinstance(entry, Linked):
+            return " ".join([entry.text, *(self.labels[gap] for gap in entry.gaps())])
         return EMPTY if entry is None else str(entry)
 
     def texts(self) -> list[list[str]]:

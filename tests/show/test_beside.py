@@ -9,6 +9,7 @@ from bench.core.project import RESULTS
 from bench.core.store import Store
 from bench.plan.registry import manifests
 from bench.show.beside import MARK, beside
+from bench.show.cells import Linked, Table
 from bench.show.figures import catalogue
 from bench.show.figures.style import style
 from bench.show.material import Material
@@ -52,6 +53,16 @@ def test_both_are_shown_and_the_users_numbers_are_marked(folders):
     assert found["uniform"].sample.values == (0.1,)
     assert found["uniform"].mark is None
     assert "my_net" not in found
+
+
+def test_text_that_links_to_a_users_record_is_marked_too(folders):
+    own, baseline = folders
+    found = Material(own, *FULL, baseline).beside
+    keys = {record.approach: (record.key,) for record in found.records}
+    row = [Linked("0.95 +- 0.01", keys["mlp"]), Linked("0.1", keys["uniform"]), Linked("0.96", keys["mine: my_net"])]
+    table = found.marked(Table("x", "", "", ["a", "b", "c"], [row]))
+    assert table.texts() == [["0.95 +- 0.01 mine", "0.1", "0.96"]]
+    assert table.own_notes == (f"mine: {MARK.reason}",)
 
 
 def test_alone_nothing_is_marked_or_renamed(folders):
