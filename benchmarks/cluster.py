@@ -1,7 +1,7 @@
 """What a task of a cluster costs beyond its fit, on this machine's loopback: python -m benchmarks.cluster.
 
-It prints the rows of the table in docs/cluster.md, in milliseconds per task, one task at a time on one worker: least,
-median and greatest. The files that travel are as large as eight fitted networks.
+It prints milliseconds per task, one task at a time on one worker: least, median and greatest. The files that travel are
+as large as eight fitted networks.
 """
 
 from __future__ import annotations

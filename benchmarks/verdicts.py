@@ -1,7 +1,8 @@
 """How often the rule of verdicts errs: python -m benchmarks.verdicts [--results DIR] [--times N].
 
 First by simulation, with reports that are one more run of normal seeds. Then on our own records: five of the seeds
-judge each of the others, which are true reports that nobody used. Prints the tables of docs/verdicts.md.
+judge each of the others, which are true reports that nobody used. Prints two tables; docs/verdicts.md says what they
+show.
 """
 
 from __future__ import annotations
