@@ -1,7 +1,7 @@
 """How long a task of a cluster takes beyond its fit, with a worker on this machine: python -m benchmarks.cluster.
 
-It prints the rows of the table in docs/cluster.md: least, median and greatest milliseconds per task, one task at a
-time. The files that are sent are as large as eight fitted networks.
+It prints milliseconds per task, one task at a time on one worker: least, median and greatest. The files that travel are
+as large as eight fitted networks.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """How often the rule of verdicts errs: python -m benchmarks.verdicts [--results DIR] [--times N].
 
-First by simulation: seeds are normal, and a report is one more of them. Then on our own records: five seeds judge each
-of the other seeds as if it were a report, a true one. Prints the tables of docs/verdicts.md.
+First by simulation, with reports that are one more run of normal seeds. Then on our own records: five of the seeds
+judge each of the others, which are true reports that nobody used. Prints two tables; docs/verdicts.md says what they
+show.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """An ordinary `nn.Module` with convolutions and an optimiser of PyTorch, in a fit that can be interrupted and resumed.
 
-Objective: mean cross-entropy of the batch, nats.  Target: none stated.  Cost: one pass.  Fails when: it is asked how
-unsure it is of what is no digit, as one network has no spread.
+Objective: mean cross-entropy of the batch, nats.  Target: none stated.  Cost: one pass.  Fails when: images show no
+digit, because one network has no spread.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class ConvNet(Approach):
 
 
 def weights(net: nn.Module) -> dict[str, Tensor]:
-    """Return copies of the weights on the CPU: the network goes on learning."""
+    """Return copies of the weights on the CPU, which further training does not change."""
     return {name: value.detach().cpu().clone() for name, value in net.state_dict().items()}
 
 
@@ -81,7 +81,7 @@ def state(net: nn.Module, adam: torch.optim.Optimizer) -> dict[str, Tensor]:
 
 
 def restore(net: nn.Module, adam: torch.optim.Optimizer, kept: Mapping[str, Tensor]) -> None:
-    """Bring network and optimiser back to where `state` found them."""
+    """Put the tensors of `state` back into network and optimiser."""
     net.load_state_dict({name.removeprefix("net/"): value for name, value in kept.items() if name.startswith("net/")})
     moments: dict[int, dict[str, Tensor]] = {}
     for name, value in kept.items():
@@ -98,14 +98,14 @@ class ConvNetPosterior(Posterior):
     noise: Noise = "none"
 
     def __init__(self, arrays: Mapping[str, Tensor]) -> None:
-        """Keep the weights, which nobody changes."""
+        """Keep the weights."""
         self._arrays = dict(arrays)
-        with torch.device("meta"):  # without first weights, which would be drawn from the global generator
+        with torch.device("meta"):  # no first weights, which PyTorch would draw from its global generator
             self._net = network(len(self._arrays["5.bias"]))
         self._net.load_state_dict(self._arrays, assign=True)
 
     def predict(self, x: Tensor, draws: range, rows: Tensor) -> Categorical:
-        """Predict images [B, 784], as the one network of every draw."""
+        """Return log-probabilities [S, B, K] of images [B, 784]; every draw is the same network."""
         del rows
         with torch.no_grad():
             log_probs = torch.log_softmax(self._net.to(x.device)(x.reshape(-1, 1, SIDE, SIDE)), 1)

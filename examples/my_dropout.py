@@ -1,7 +1,7 @@
-"""Monte Carlo dropout: a network trained with dropout, whose masks are drawn again for every image when it predicts.
+"""Monte Carlo dropout: a network is trained with dropout, and draws new masks for every image when it predicts.
 
 Objective: mean cross-entropy of the batch, nats.  Target: none stated; Gal and Ghahramani 2016, arXiv 1506.02142.
-Cost: one pass a draw.  Fails when: dropout is zero, as all draws are then equal.
+Cost: one pass a draw.  Fails when: dropout is zero, because all draws are then equal.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from bench.core.streams import row_noise
 from bench.interface import Approach, Categorical, Context, Noise, Posterior, Split, Task
 
 Weights = Mapping[str, Tensor]
-KEPT_BELOW = 0.6744897501960817  # three standard normals out of four are
+KEPT_BELOW = 0.6744897501960817  # three of four standard normal numbers are smaller
 
 
 def outputs(w: Weights, x: Tensor, keep: Tensor) -> Tensor:
@@ -73,11 +73,11 @@ class McDropoutPosterior(Posterior):
     noise: Noise = "row"
 
     def __init__(self, w: Weights, seed: int) -> None:
-        """Keep the weights, which nobody changes."""
+        """Keep the weights and the seed of the masks."""
         self._w, self._seed = dict(w), seed
 
     def predict(self, x: Tensor, draws: range, rows: Tensor) -> Categorical:
-        """Predict with the mask that belongs to draw and row, whatever else is asked for beside them."""
+        """Predict with masks that depend on seed, draw and row only, not on the other rows of the block."""
         masks = [row_noise(self._seed, draw, rows, len(self._w["b1"])) < KEPT_BELOW for draw in draws]
         return Categorical(torch.stack([outputs(self._w, x, keep) for keep in masks]))
 

@@ -1,7 +1,6 @@
 """The commands. A command reads its options, calls the rooms below and prints what they return.
 
-In: the words of a command line. Out: text or JSON, and an exit code. The commands hold no rule, no statistic and no
-file format.
+In: the words of a command line. Out: text or JSON, and an exit code. It has no rule, no statistic and no file format.
 """
 
 FAILED = 1  # a check failed

@@ -1,7 +1,7 @@
-"""Files and randomness: every other room builds on this one.
+"""Files, clocks and random numbers: every other room builds on this one.
 
-In: bytes, paths, seeds, environment variables. Out: records and tensors in files that a kill cannot leave half
-written, named random streams, clocks, errors. It also has the compiled loops that several approaches share (Adam,
-priors). It knows the names, units and bounds of metrics, because a record is checked when it is read. It computes no
-metric, and knows no data set and no command.
+In: bytes, paths, seeds, environment variables. Out: records and tensors in files that are whole even after a kill,
+named random streams, clocks, errors. It names the metrics with their units and bounds, because reading checks them,
+but computes none. It has the compiled passes that several approaches share (Adam, priors). It knows no data set and no
+command.
 """

@@ -2,6 +2,7 @@
 
 import re
 import shutil
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 import pytest
@@ -151,5 +152,10 @@ def test_command_lists_figures_and_reasons(tmp_path, capsys):
 
 
 def test_the_guide_names_every_figure(found):
-    named = re.findall(r"^\| `([^`]+)` \|", GUIDE.read_text(encoding="utf-8"), re.MULTILINE)
-    assert named == [figure.name for figure in found]
+    """In the guide, * stands for the approaches or documents of a family of figures."""
+    cells = re.findall(r"^\| (`[^|]+) \|", GUIDE.read_text(encoding="utf-8"), re.MULTILINE)
+    named = re.findall("`([^`]+)`", " ".join(cells))
+    names = [figure.name for figure in found]
+    assert [name for name in names if not any(fnmatchcase(name, one) for one in named)] == []
+    without_records = ["methods", "shift", "shift-moved"]  # the made-up folder has none of their group
+    assert [one for one in named if not any(fnmatchcase(name, one) for name in names)] == without_records
