@@ -38,7 +38,7 @@ NATS = Unit("nats per row", -SLACK, LARGEST)
 ENTROPY = Unit("nats per row", -SLACK, math.log(N_CLASSES) + SLACK)
 BRIER = Unit("squared probability per row, 0 to 2", 0, 2 + SLACK)
 SIZE = Unit("units of the target", 0, LARGEST)  # a distance, width or standard deviation
-REAL = Unit("as its document has it", -LARGEST, LARGEST)
+REAL = Unit("in the unit of its document", -LARGEST, LARGEST)
 
 _SCORE_TITLES = {
     "predictive_entropy": "the predictive entropy",
@@ -103,7 +103,7 @@ _SPECS = [
         "ece_equal_mass",
         GAP,
         "lower",
-        "as ece, with 15 bins of equal numbers of rows; rows of equal confidence share a bin",
+        "as ece, but each of the 15 bins has the same number of rows; rows of equal confidence are in one bin",
         "Nixon et al. 2019, 'Measuring Calibration in Deep Learning'",
     ),
     MetricSpec(
@@ -175,7 +175,7 @@ _SPECS = [
         FRACTION,
         "higher",
         "mean over draws of the accuracy of one draw alone",
-        "alsibahi2019 measured one draw of it",
+        "alsibahi2019 reports the accuracy of one draw",
     ),
     MetricSpec(
         "draw_accuracy_std",

@@ -60,7 +60,7 @@ def explain(judgement: Judgement, verdict: Verdict, with_curve: bool = True) -> 
     lines = [
         f"{claim.id}: {verdict.outcome}",
         _step("reported", f"{claim.printed} {claim.unit} ({claim.precision_kind}; {claim.locator} of {claim.source})"),
-        _step("prints so", f"from {interval.low:.8g} to {interval.high:.8g}"),
+        _step("printed alike", f"every number from {interval.low:.8g} to {interval.high:.8g}"),
         _step("measured", _measured_text(verdict)),
     ]
     if is_exact(claim):
@@ -119,9 +119,9 @@ def _one_of_ours(verdict: Verdict, evidence: Evidence) -> list[str]:
         text = f"t({k - 1}) of D / (s sqrt(1 + 1/{k}))"
     else:
         text = f"Welch's test against the mean of {evidence.report.n:g} runs"
-    below = f"{evidence.percentile:.0f} % of our {k} runs lie below the report; a run that prints the same counts half"
+    below = f"{evidence.percentile:.0f} % of our {k} runs lie below the report; a run that is printed as the report counts as half a run"
     lines = [
-        _step("distance", f"D = {d:.4g} from our mean to the nearest number that prints so"),
+        _step("distance", f"D = {d:.4g} from our mean to the nearest number that is printed alike"),
         _step("one of ours?", f"p = {p_text(evidence.p)}, two-sided, by {text}"),
         _step("percentile", below),
     ]

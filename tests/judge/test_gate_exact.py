@@ -130,7 +130,7 @@ NOT_PRUNED = changes("fresh", "mlp/corrected__*seed1000__*", arrays={"pruning": 
             records_lack_their_scores,
             INCOMPLETE,
             WITHOUT_LABELS,
-            f"5 of 6 fresh records without its per-row scores, first {PUBLISHED}, seed 1000",
+            f"5 of 6 fresh records lack their per-row scores; the first is {PUBLISHED}, seed 1000",
         ),
         (a_record_has_no_hash_of_its_scores, INCOMPLETE, WITHOUT_LABELS, ""),
         (scores_have_no_rows, INCOMPLETE, WITHOUT_LABELS, ""),

@@ -93,7 +93,7 @@ def test_one_seed_under_two_names_is_refused(entry, kind):
     store, (first, second), scores = entry
     metrics, rows = list(copied(first, scores))[kind]
     store.write(structs.replace(second, metrics={**second.metrics, **metrics}), rows)
-    assert "its numbers are those of seed 0: one run, two names" in refusals(store)
+    assert "its numbers are those of seed 0: one run is stored under two seeds" in refusals(store)
 
 
 def test_data_that_are_not_here_are_not_checked(entry, monkeypatch):

@@ -88,7 +88,7 @@ def test_rows_and_sentence_say_what_the_scores_hold(monkeypatch):
         "Where one of the 2 networks, published and corrected, is at least 99 % sure, at least 75.0 % of its answers "
         "on digits are right; it is that sure of 100 % of the digits (one training each). 1 network is right less "
         "often than promised (promised and right: mlp corrected 99.98 and 75.00 %). On pictures without a digit, the "
-        "corrected networks are as sure that they see one in 25 to 25 % of the letters."
+        "corrected networks are as sure that they see one in 25 % of the letters."
     )
 
 

@@ -82,14 +82,14 @@ def test_the_summary_as_a_reader_sees_it():
         "common only: without `--protocol published`, changed recipes are measured by the common protocol only",
         "not run: no record of this cell; python -m bench run makes it",
         "Made on made-up CPU, 2 threads; python 3.11.9, torch 2.13.0. Code: 0123456789.",
-        "2 of 2 reported numbers are measured; 0 print as the document has them.",
+        "2 of 2 reported numbers are measured; 0 give the digits that the document prints.",
     ]
     short = summary(small(), more="python -m bench table accuracy").splitlines()
     assert not any(line.startswith("uniform") for line in short)  # at the end of a run, what did not run is left out
     assert any(line.startswith("mlp") for line in short)
     assert short[-2:] == [
         "notes: python -m bench table accuracy",
-        "2 of 2 reported numbers are measured; 0 print as the document has them.",
+        "2 of 2 reported numbers are measured; 0 give the digits that the document prints.",
     ]
 
 

@@ -124,7 +124,7 @@ def _scored(record: Record, store: Store) -> Iterator[tuple[Judged, str]]:
     yield from (("refused", why) for why in found)
     if untold:
         names = sorted({key.partition("/")[2] for key in untold})
-        yield "not checked", f"its scores give no bound, or one wider than a tenth of the number, of {', '.join(names)}"
+        yield "not checked", f"its scores do not bound these metrics to within a tenth: {', '.join(names)}"
     if not is_profile(record.profile):
         yield "not checked", f"profile {record.profile} is not known here: which rows it measures is unknown"
         return
@@ -151,7 +151,7 @@ def _copied(records: Sequence[Record], store: Store) -> Iterator[Remark]:
         for first, others, other_rows in cell:
             same = first.metrics == record.metrics or _are_close(others, numbers) or _are_close(other_rows, rows)
             if same and first.seed != record.seed:
-                yield Remark("refused", record.title, f"its numbers are those of seed {first.seed}: one run, two names")
+                yield Remark("refused", record.title, f"its numbers are those of seed {first.seed}: one run is stored under two seeds")
                 break
         cell.append((record, numbers, rows))
 

@@ -67,9 +67,9 @@ def data_check(gate: Gate, reference: Folder, fresh: Folder) -> GateCheck:
         silent += [title_of(cell, record) for record in new if not wanted <= record.provenance.data_sha256.keys()]
         n_fresh += len(new)
     if changed:
-        return GateCheck("data", FAIL, f"not the files of the records: {', '.join(sorted(changed))}")
+        return GateCheck("data", FAIL, f"data files that are not those of the records: {', '.join(sorted(changed))}")
     if silent or not n_fresh:
-        return GateCheck("data", MISSING, _without(silent, n_fresh, "the hashes of its data files"))
+        return GateCheck("data", MISSING, _without(silent, n_fresh, "the hashes of their data files"))
     return GateCheck("data", PASS, f"{n_fresh} fresh records, {len(today)} hashes")
 
 
@@ -77,7 +77,7 @@ def _without(titles: Sequence[str], n: int, what: str) -> str:
     """Return how many of n fresh records lack what a check looks at, and the first one."""
     if not n:
         return "no fresh record has finished"
-    return f"{len(titles)} of {n} fresh records without {what}, first {titles[0]}"
+    return f"{len(titles)} of {n} fresh records lack {what}; the first is {titles[0]}"
 
 
 def split_checks(gate: Gate, fresh: Folder, today: datetime.date) -> list[GateCheck]:
@@ -96,7 +96,7 @@ def _loaded(name: str, pinned: str) -> GateCheck:
     except (BenchError, ValueError) as error:
         return GateCheck(f"split {name}", MISSING, str(error))
     if found != pinned:
-        return GateCheck(f"split {name}", FAIL, f"rows of hash {found}, pinned is {pinned[:12]}...")
+        return GateCheck(f"split {name}", FAIL, f"its rows have hash {found}; the gate file gives {pinned[:12]}...")
     return GateCheck(f"split {name}", PASS, "")
 
 
@@ -129,7 +129,7 @@ def label_check(gate: Gate, fresh: Folder) -> GateCheck:
             elif not np.array_equal(labels, y[: labels.size]):
                 return GateCheck("rows measured", FAIL, f"{title_of(cell, record)}: not the rows of {TEST_SPLIT}")
     if without or not n_fresh:
-        return GateCheck("rows measured", MISSING, _without(without, n_fresh, "its per-row scores"))
+        return GateCheck("rows measured", MISSING, _without(without, n_fresh, "their per-row scores"))
     return GateCheck("rows measured", PASS, f"{n_fresh} records, labels as in {TEST_SPLIT}")
 
 

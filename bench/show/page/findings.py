@@ -142,8 +142,13 @@ def _bayesian(networks: dict[RecipePlace, Sureness]) -> dict[RecipePlace, Surene
 
 def _span(samples: Iterable[Sample]) -> str:
     """Return the smallest and the largest mean of percentages: "4 to 96 %"."""
-    means = sorted(map(_mean, samples))
-    return f"{' to '.join(dict.fromkeys((f'{means[0]:.0f}', f'{means[-1]:.0f}')))} %"
+    return _range(map(_mean, samples))
+
+
+def _range(percentages: Iterable[float]) -> str:
+    """Return the smallest and the largest: "4 to 96 %", or "4 %" if both are shown alike."""
+    shown = [f"{one:.0f}" for one in sorted(percentages)]
+    return f"{' to '.join(dict.fromkeys((shown[0], shown[-1])))} %"
 
 
 def _is_plain(approach: str) -> bool:
@@ -213,7 +218,7 @@ def _sure_of(corrected: dict[RecipePlace, Sureness]) -> dict[str, dict[str, floa
 
 def _no_digits(corrected: dict[RecipePlace, Sureness]) -> str:
     found = _sure_of(corrected)
-    spans = [f"{min(one.values()):.0f} to {max(one.values()):.0f} % of the {name}" for name, one in found.items()]
+    spans = [f"{_range(shares.values())} of the {name}" for name, shares in found.items()]
     worst = {max(shares, key=shares.__getitem__) for shares in found.values()}
     worst_of_all = ""
     if len(worst) == 1 and len(corrected) > 1:

@@ -56,7 +56,7 @@ def from_picture(picture: Picture) -> Normalised:
             f"{picture.path}: blank but for {width} x {height} pixels; a digit needs {SMALLEST}: "
             "give a larger picture of it"
         )
-    remarks = [] if ink.is_clear else ["no clear ink: nothing stands out of the noise or pattern of the picture"]
+    remarks = [] if ink.is_clear else ["no clear ink: nothing differs clearly from the noise or pattern of the picture"]
     if ink.n_shapes > 1:
         remarks.append(f"{ink.n_shapes} shapes stand apart; a network sees them as one digit: cut the picture")
     image = Image.fromarray((picture.colours.clip(0, 1) * 255).round().astype(np.uint8))

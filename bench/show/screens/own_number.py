@@ -30,7 +30,7 @@ def _parts(judged: JudgedNumber) -> list[tuple[str, str]]:
     parts = [
         ("verdict", outcome_text(verdict)),
         ("your number", f"{claim.printed} {claim.unit}".strip() + f", {claim.precision_kind}: {where}"),
-        ("prints so", f"from {interval.low:.8g} to {interval.high:.8g}"),
+        ("printed alike", f"every number from {interval.low:.8g} to {interval.high:.8g}"),
     ]
     if sample.mean is not None and sample.sd is not None:
         parts.append(("measured", f"{sample.mean:.5g} +- {sample.sd:.2g} ({sample.n} seeds)"))

@@ -26,7 +26,7 @@ def summary(material: Material, more: str = "") -> str:
     means = [(row.claim, row.sample.mean) for row in material.rows if row.sample.mean is not None]
     inside = sum(mean in print_interval(claim) for claim, mean in means)
     measured = f"{len(means)} of {len(material.rows)} reported numbers are measured"
-    last = f"{measured}; {inside} print as the document has them."
+    last = f"{measured}; {inside} give the digits that the document prints."
     return shown(table.title, "", _narrowed(table), "", table.conditions, *notes, last)
 
 

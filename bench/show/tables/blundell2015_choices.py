@@ -75,7 +75,7 @@ def noise_left(results: Results) -> str:
     return (
         f"With {listed([*map(str, SHARES)])} % of the weights of 1200 units removed, mistakes are {without} %; where "
         f"the removed weights keep their noise, {with_noise} % ({counted(noisy[0].n, 'seed')}, 10 draws averaged). "
-        f"saxena-mayur, whose code leaves it, reports {listed(theirs)} %."
+        f"saxena-mayur, whose code keeps this noise, reports {listed(theirs)} %."
     )
 
 

@@ -84,7 +84,7 @@ def choice_table(material: Material) -> Table:
         "expected calibration error, the mean distance between confidence and accuracy. Refused: how many percent of "
         f"the digits the network must refuse, least certain first, until at most {100 * RISK:g} % of its answers are "
         "wrong. Letters, clothes: AUROC, how well the entropy tells them from digits; 0.5 is chance, 1 is best. Train: "
-        "time of training on one or two threads. Ms: milliseconds for one answer, of 100 draws; mlp has one."
+        "time of training on one or two threads. Ms: milliseconds for one answer, the mean of 100 draws (mlp: of one)."
     )
     seeds = {seed for one in found for seed in one.seeds}
     return Table(

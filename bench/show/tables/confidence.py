@@ -193,7 +193,7 @@ def confidence_table(material: Material) -> Table:
         "At least 99 % sure: how often, and how often right?",
         "Percent of images of which a network is at least 99 % sure: its largest probability, mean of 100 draws (one "
         "for a deterministic network), is at least .99. Of these right: percent of the sure answers on digits that are "
-        "right. Promised: percent of them that would be right by the network's own probabilities, at least. A network "
+        "right. Promised: the least percent of right answers that the network's own probabilities predict. A network "
         "that gets less right than promised is overconfident. A picture that shows no digit has no right answer: "
         "there, to be sure is a mistake.",
         ["approach", "recipe", "digits", "of these right", "promised", *OOD_LABELS.values()],

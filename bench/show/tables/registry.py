@@ -182,7 +182,10 @@ TABLES = (
         names=lambda: (one.approach for one in chosen(()) if one.question is not None),
     ),
     TableKind(
-        "ladder_*", "What is each correction of * worth?", _ladders, names=lambda: (one.approach for one in chosen(()))
+        "ladder_*",
+        "What is each correction of * worth?",
+        _ladders,
+        names=lambda: (one.approach for one in (*chosen(()), *chosen(["blundell_bbb"]))),
     ),
     TableKind("papers", "What do papers report? Context, never judged.", lambda _: papers_table(load_papers())),
     TableKind(
