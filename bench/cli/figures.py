@@ -1,13 +1,12 @@
-"""`figures`: every figure that the records can make, as files."""
+"""`figures`: draw every figure for which there are records."""
 
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 
 from bench.cli import INCOMPLETE, options
-from bench.cli.options import add_baseline, add_place, check_records, folder, names, refuse_to_write, say
-from bench.cli.table import material_of, warn
+from bench.cli.options import add_baseline, add_place, check_records, folder, given_path, names, refuse_to_write, say
+from bench.cli.table import material_of, warn_of_problems
 from bench.core.errors import ConfigError, check_known
 from bench.core.files import check_writable
 from bench.show.figures.catalogue import FORMATS, survey, write
@@ -25,7 +24,7 @@ def add(parser: argparse.ArgumentParser) -> None:
         "--list", action="store_true", help="draw nothing; name the figures, and say why others are missing"
     )
     parser.add_argument("--format", type=names, default=("svg",), metavar="F,...", help="svg, png (default: svg)")
-    parser.add_argument("--to", type=Path, metavar="DIR", help="folder of the files (default: RESULTS/figures)")
+    parser.add_argument("--to", type=given_path, metavar="DIR", help="folder of the files (default: RESULTS/figures)")
     parser.set_defaults(action=_figures)
 
 
@@ -35,7 +34,7 @@ def _figures(arguments: argparse.Namespace) -> int:
     check_records(arguments)
     check_known("format", FORMATS, *arguments.format)
     material = material_of(arguments)
-    warn(material)
+    warn_of_problems(material)
     found, absent = survey(material)
     check_known("figure", [*(figure.name for figure in found), *(item.name for item in absent)], *arguments.name)
     for item in absent:

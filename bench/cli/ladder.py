@@ -1,4 +1,4 @@
-"""`ladder`: what each correction, each way of measuring and each control is worth."""
+"""`ladder`: how much each correction, each way of measuring and each control changes the numbers."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 
 from bench.cli import INCOMPLETE, options
-from bench.cli.table import material_of, warn
+from bench.cli.table import material_of, warn_of_problems
 from bench.cli.training import add_training_on_request, train_on_request
 from bench.core.errors import ConfigError, unknown_name
 from bench.core.store import Store
@@ -58,14 +58,14 @@ def _ladder(arguments: argparse.Namespace) -> int:
     options.tell_place(arguments)
     code = _make(ladders, arguments) if arguments.run else 0
     material = material_of(arguments)
-    warn(material)
+    warn_of_problems(material)
     _show(ladders, material, arguments)
     return INCOMPLETE if material.problems else code
 
 
 def _make(ladders: Sequence[Ladder], arguments: argparse.Namespace) -> int:
-    """Train and measure what the ladders lack, then read from the fits what no record holds."""
-    from bench.judge.ladder.taking import read_missing  # imports PyTorch, which showing a ladder does not need
+    """Train and measure what the ladders lack, then compute from the fits the numbers that no record has."""
+    from bench.judge.ladder.taking import read_missing  # not at the top: it imports PyTorch, which needs seconds
 
     options.check_device(arguments.device)
     conditions = {"profile": arguments.profile, "device": arguments.device, "precision": arguments.precision}

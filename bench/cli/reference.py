@@ -1,4 +1,4 @@
-"""`reference`: the reference distributions, stage by stage: what is missing, how long it takes, and making it."""
+"""`reference`: the cells of the reference distributions, by stage: which are missing, and how long they take."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ NAMES = tuple(STAGES)
 
 
 class StageLine(NamedTuple):
-    """A line of the command's output: a stage as a whole, or one recipe of it that is to do."""
+    """A line of the command's output: a whole stage, or one of its recipes that has missing cells."""
 
     stage: str
     what: str
@@ -35,7 +35,7 @@ class StageLine(NamedTuple):
     expected_s: float | None
 
 
-FIELDS = ("stage", "what", "seeds", "to do", "expected_s")  # of `StageLine`, as they are named for machines
+FIELDS = ("stage", "what", "seeds", "to do", "expected_s")  # names of the fields of `StageLine` in JSON
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -76,7 +76,7 @@ def _reference(arguments: argparse.Namespace) -> int:
 
 
 def _left(name: str, arguments: argparse.Namespace) -> tuple[list[Cell], list[RecipeToDo]]:
-    """Return all cells of a stage, and those to do in the order of their cost."""
+    """Return all cells of a stage, and its recipes with missing cells in the order of their cost."""
     chosen = cells_of_stage(STAGES[name], Selection(seeds=arguments.seeds, device=arguments.device))
     store = Store(arguments.results)
     to_do = unfinished(chosen, store, arguments.data_dir)

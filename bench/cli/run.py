@@ -1,4 +1,4 @@
-"""`run`, `plan`, `status`: train and measure what is missing, how long that takes, and what is there."""
+"""`run`: train and measure missing cells; `plan`: how long that would take; `status`: which cells have records."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from bench.run.remote.opening import is_pool, threads_of_a_fit
 from bench.show.cells import Table
 from bench.show.terminal import shown
 
-MOST_PRINTED = 20_000  # characters of a failed cell's traceback and output, from the end
+MOST_PRINTED = 20_000  # characters of a failed cell's traceback and output: the last ones
 LONGEST_LINE = 300  # characters
 CELLS_PRINTED, LINES_PRINTED = 3, 8  # without --wide
 MINUTES = len("2026-01-31T12:00")  # characters of a time without its seconds
@@ -84,7 +84,7 @@ def _run(arguments: argparse.Namespace) -> int:
 
 
 def _as_fitted(chosen: Sequence[Cell], store: Store) -> dict[str, tuple[Cell, list[Cell]]]:
-    """Map the identity of each unfinished cell to the cell with its final key and to the cells of the same fit."""
+    """Map the identity of each unfinished cell to the cell as a run would fit it, and to all cells of the same fit."""
     finished = {cell.identity for cell in chosen if final(cell, store) is not None}
     return {cell.identity: (cell, group) for group in arrange(chosen, store, finished) for cell in group}
 
@@ -96,11 +96,10 @@ def _plan(arguments: argparse.Namespace) -> int:
     speed = speed_here(chosen[0].device, a_fits_threads)
     costs = estimates(chosen, store.all_records()[0], speed)
     to_do = _as_fitted(chosen, store)
-    rows: list[dict[str, str | int | float | None]] = []  # seconds are None if there is no estimate yet
-    texts: list[list[str]] = []
+    rows: list[tuple[str, str, float | None, float | None, int, str]] = []  # seconds: None if there is no estimate
     seen = set()
     unknown = 0
-    jobs: dict[str, float] = {}  # expected seconds of what one process does, by the key of its first cell
+    jobs: dict[str, float] = {}  # expected seconds of each fit with its cells, by the key of the first cell
     for named in chosen:
         cell, group = to_do.get(named.identity, (named, []))
         cost = costs[cell.key]
@@ -113,15 +112,16 @@ def _plan(arguments: argparse.Namespace) -> int:
             seen.add(cell.fit_key)
             jobs[group[0].key] = jobs.get(group[0].key, 0.0) + (training or 0.0) + (measuring or 0.0)
         state = "done" if not group else "cannot run here" if cell.skip else "to do"
-        together, basis = len(fit_keys(group)), in_words(cell.skip) or cost.basis
-        rows.append(dict(zip(PLANNED, (cell.title(), state, training, measuring, together, basis), strict=True)))
-        texts.append([cell.title(), state, duration(training), duration(measuring), str(together), basis])
+        basis = in_words(cell.skip) or cost.basis
+        rows.append((cell.title(), state, training, measuring, len(fit_keys(group)), basis))
     known = time_for(list(jobs.values()), arguments.workers or 1)
     if arguments.json:
-        found = {"cells": rows, "expected_s": known, "cells_of_unknown_length": unknown, "busy_cores": speed.busy_cores}
-        print(json.dumps(found, indent=1))
+        found = [dict(zip(PLANNED, row, strict=True)) for row in rows]
+        totals = {"expected_s": known, "cells_of_unknown_length": unknown, "busy_cores": speed.busy_cores}
+        print(json.dumps({"cells": found, **totals}, indent=1))
         return 0
     more = f", and {counted(unknown, 'cell')} of unknown length" if unknown else ""
+    texts = [(*row[:2], duration(row[2]), duration(row[3]), str(row[4]), row[5]) for row in rows]
     table = Table("plan", "", "", PLANNED, texts)
     table = table if arguments.wide else table.without(("basis", "seeds together"))
     print(shown(table, "", *_busy(speed), f"expected in all: {duration(known)}{more}"))
@@ -143,7 +143,7 @@ def _status(arguments: argparse.Namespace) -> int:
     to_do = _as_fitted(chosen, store)
     rows = []
     is_whole = True
-    details: dict[str, str] = {}  # what a failed cell printed, by its title
+    details: dict[str, str] = {}  # traceback and output of each failed cell, by its title
     for cell in chosen:
         record = existing(cell, store)
         if record is not None and record.detail:
@@ -174,7 +174,7 @@ def _status(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print(json.dumps([{**row, "detail": details.get(row["cell"], "")} for row in rows], indent=1))
     else:
-        print(shown(_status_table(rows, arguments.wide), *_last_words(details, arguments.wide)))
+        print(shown(_status_table(rows, arguments.wide), *_failure_texts(details, arguments.wide)))
     untrusted = quarantine.count(store.root)
     if untrusted:
         folder = store.root / quarantine.FOLDER
@@ -182,8 +182,8 @@ def _status(arguments: argparse.Namespace) -> int:
     return 0 if is_whole else INCOMPLETE
 
 
-def _last_words(details: Mapping[str, str], wide: bool) -> Iterator[str]:
-    """Yield the traceback of each failed cell and what its fit printed; without `wide`, the end of a few."""
+def _failure_texts(details: Mapping[str, str], wide: bool) -> Iterator[str]:
+    """Yield traceback and output of each failed cell; without `wide`, only the last lines, and of a few cells."""
     for title, detail in list(details.items())[: len(details) if wide else CELLS_PRINTED]:
         lines = detail.splitlines()
         kept = lines if wide else lines[-LINES_PRINTED:]
@@ -194,7 +194,7 @@ def _last_words(details: Mapping[str, str], wide: bool) -> Iterator[str]:
 
 
 def _status_table(rows: Sequence[Mapping[str, str]], wide: bool) -> Table:
-    """Return the table of `status`; a column that says nothing of any cell is left out, unless the table is wide."""
+    """Return the table of `status`. Empty columns are left out, unless the table is wide."""
     columns = [name for name in rows[0] if wide or any(row[name] for row in rows)]
     shown_rows = rows if wide else [{**row, "made": row["made"][:MINUTES].replace("T", " ")} for row in rows]
     return Table("status", "", "", columns, [[row[name] for name in columns] for row in shown_rows])

@@ -1,4 +1,4 @@
-"""Serve a fit of one or several seeds: time its epochs, measure after each, and write checkpoints."""
+"""What a fit calls after each epoch, for one or several seeds: it takes the time, measures, and writes checkpoints."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ class OrphanedError(BenchError):
 class Fitting:
     """One computation that fits some seeds: its times, the reports of each seed, and its checkpoint.
 
-    An epoch ends when the last seed has reported it. Only then one checkpoint of all seeds is written, so that all
-    seeds of an interrupted fit resume from the same epoch. The time is divided equally among the seeds.
+    An epoch ends when the last seed has reported it. Only then is a checkpoint written, with all seeds, so that an
+    interrupted computation resumes all of them from the same epoch. Each seed gets an equal share of the time.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class Fitting:
         send: Send,
         checkpoint_every_s: float | None = None,
     ) -> None:
-        """Make the contexts of cells that differ only in their seeds."""
+        """Make a context for each cell; the cells differ only in their seeds."""
         self.contexts = [RunContext(self, cell, measure) for cell, measure in zip(cells, measures, strict=True)]
         self.device = torch.device(cells[0].device)
         self.threads = torch.get_num_threads()  # before a framework changes it
@@ -68,7 +68,7 @@ class Fitting:
         self._last_checkpoint = self._mark = time.perf_counter()
 
     def restore(self, context: RunContext) -> tuple[int, Mapping[str, Tensor]] | None:
-        """Return the last finished epoch and the seed's state, if the checkpoint holds every seed of this fit.
+        """Return the epoch of the checkpoint and the seed's state; None without a checkpoint of all seeds of this fit.
 
         The state is on the device of the fit. A fused optimiser needs even its count of steps there.
         """
@@ -86,7 +86,7 @@ class Fitting:
 
     @cached_property
     def _found(self) -> tuple[dict[str, Tensor], CheckpointInfo] | None:
-        """The checkpoint, if it holds every seed of this fit; read once."""
+        """The tensors and the description of the checkpoint; None unless it has every seed of this fit."""
         is_ours = partial(is_checkpoint_of, fit_keys=self._fit_keys, approach=self._approach)
         read = self._store.read_tensors(self._checkpoint, is_ours)
         if read is None:
@@ -102,7 +102,7 @@ class Fitting:
         posterior: Callable[[], Posterior],
         state: Callable[[], Mapping[str, Tensor]],
     ) -> None:
-        """Take one seed's report of an epoch. The clock of training stops here and starts again on return."""
+        """Take one seed's report of an epoch. The time of this call does not count as training."""
         timing.synchronise(self.device)  # queued work of a GPU belongs to the epoch's time
         start = time.perf_counter()
         self._trained_s += start - self._mark
@@ -120,7 +120,7 @@ class Fitting:
         self._mark = time.perf_counter()
 
     def _end(self, epoch: int, trace: Mapping[str, float]) -> None:
-        """Close an epoch that every seed has reported."""
+        """Store the times of an epoch that every seed has reported, and write a checkpoint if one is due."""
         n_seeds = len(self.contexts)
         for context in self.contexts:
             if not context.diverged:
@@ -140,7 +140,7 @@ class Fitting:
         info = CheckpointInfo(epoch=epoch, seeds=seeds, fit_keys=self._fit_keys, versions=self._versions)
         try:
             self._store.write_tensors(self._checkpoint, tensors, info)
-        except StoreError as error:  # a full disk: the training is lost only if the process ends early
+        except StoreError as error:  # for example a full disk; training is lost only if the process ends early
             self._send(Warned(f"{error}; training goes on without a checkpoint"))
         self._last_checkpoint = time.perf_counter()
 
@@ -154,7 +154,7 @@ class RunContext(Context):
         self.device = torch.device(cell.device)
         budget = profile(cell.profile)
         self.steps_per_epoch = budget.steps_per_epoch
-        self._learnt = TASKS[budget.task].inside
+        self._learnt = TASKS[budget.task].inside  # name of the data set that is learnt
         self.epochs: list[OpenEpoch] = []
         self.diverged: Reason | None = None  # the seed may train on, but its later reports are ignored
         self.state: Callable[[], Mapping[str, Tensor]] = dict
@@ -186,5 +186,5 @@ class RunContext(Context):
         self.epochs.append(OpenEpoch(epoch=epoch, metrics={**named, **self._measure(posterior(), epoch)}))
 
     def _of_task(self, name: str) -> str:
-        """Return the name of a number with the data set that is learnt; approaches call it mnist, whatever it is."""
+        """Return the name of a number with the data set's real name: approaches write mnist for any data set."""
         return f"{self._learnt}/{name.removeprefix('mnist/')}" if name.startswith("mnist/") else name

@@ -1,4 +1,4 @@
-"""Get the fits of cells: load stored posteriors, train the others, and record the costs of training."""
+"""Get the fit of each cell: load its stored posterior or train it, and describe what training cost."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from bench.run.options import Options
 
 
 def _load_train(cells: Sequence[Cell], options: Options) -> tuple[Split, Tensor | None, Task]:
-    """Return the training rows, the places of each seed's rows (int64 [E, N]; None for one seed), and the task."""
+    """Return the training rows, which of them each of E seeds uses (indices, int64 [E, N]; None: all), and the task."""
     if manifest(cells[0].approach).task == "toy":
         train = toy_split()
         rows = torch.arange(len(train)).expand(len(cells), -1) if len(cells) > 1 else None
@@ -67,10 +67,10 @@ class Fit:
 def fit(
     group: Sequence[Cell], approach: Approach, store: Store, options: Options, send: Send
 ) -> dict[str, Fit | Reason]:
-    """Return the group's fits by their keys; a reason for a fit that diverged.
+    """Return the group's fits by key; for a fit that diverged, the reason.
 
-    Stored posteriors are loaded. The others are trained in one computation. An interrupted training resumes from its
-    checkpoint.
+    Fits with a stored posterior are loaded. The others are trained in one computation, which resumes from its
+    checkpoint if it was interrupted.
     """
     cells = [next(cell for cell in group if cell.fit_key == fit_key) for fit_key in fit_keys(group)]
     train, rows, task = _load_train(cells, options)
@@ -83,7 +83,8 @@ def fit(
     if places:
         todo = [cells[place] for place in places]
         checkpoint = store.fit_path(checkpoint_key(group), "checkpoint")
-        fitting = Fitting(todo, store, checkpoint, _watchers(todo, options), send, options.checkpoint_every_s)
+        measures = _epoch_measures(todo, options)
+        fitting = Fitting(todo, store, checkpoint, measures, send, options.checkpoint_every_s)
         fitting.at_once = options.at_once
         fits.update(_train(approach, todo, train, None if rows is None else rows[places], task, fitting))
         trained = [(cell, found) for cell in todo if isinstance(found := fits[cell.fit_key], Fit)]
@@ -101,7 +102,7 @@ def _kept(store: Store, cell: Cell) -> tuple[dict[str, Tensor], FitInfo] | None:
 
 
 def _retain(store: Store, cell: Cell, found: Fit, send: Send) -> bool:
-    """Store a posterior, and return whether that succeeded. If not, its cells are still measured from memory."""
+    """Store a posterior and return whether that succeeded. If it failed, the fit is measured all the same."""
     try:
         store.write_tensors(store.fit_path(cell.fit_key, "posterior"), found.posterior.arrays(), found.info)
     except StoreError as error:
@@ -110,15 +111,15 @@ def _retain(store: Store, cell: Cell, found: Fit, send: Send) -> bool:
     return True
 
 
-def _watchers(cells: Sequence[Cell], options: Options) -> list[Measure]:
-    """Return for each seed the function that measures after an epoch, as the document did of MNIST."""
+def _epoch_measures(cells: Sequence[Cell], options: Options) -> list[Measure]:
+    """Return for each seed the function that measures after an epoch what the approach's document printed on MNIST."""
     has_document = bool(manifest(cells[0].approach).document) and profile(cells[0].profile).task == "mnist"
     name = "published" if has_document else "common"
     return [protocol_for(cell, name, options).epoch for cell in cells]
 
 
 def protocol_for(cell: Cell, name: str, options: Options) -> Protocol:
-    """Return a protocol for the cell's fit."""
+    """Return the protocol of this name for the fit of a cell."""
     data_dir = options.data_path()
     entry, budget = manifest(cell.approach), profile(cell.profile)
     return protocol_of(entry, name, cell.seed, budget, data_dir, torch.device(cell.device))
@@ -127,7 +128,7 @@ def protocol_for(cell: Cell, name: str, options: Options) -> Protocol:
 def _train(
     approach: Approach, cells: Sequence[Cell], train: Split, rows: Tensor | None, task: Task, fitting: Fitting
 ) -> dict[str, Fit | Reason]:
-    """Train the seeds of `cells`; `rows`: see `_load_train`."""
+    """Train the seeds of `cells` and return their fits by key; `rows`: see `_load_train`."""
     load_before, started = environment.load_average(), environment.now()
     _forget_peak_memory(fitting.device)
     others = OtherLoad(fitting.threads)
@@ -170,7 +171,7 @@ def _timings(
     wall_s: float,
     load: Sequence[Reason],
 ) -> Timings:
-    """Return the costs of one seed's training, or its share if seeds trained together; `load`: of `OtherLoad`."""
+    """Return what one seed's training cost, or its share of a shared computation; `load`: reasons of `OtherLoad`."""
     trained_rows = task.n_train
     if context.steps_per_epoch is not None:
         trained_rows = min(trained_rows, context.steps_per_epoch * getattr(approach, "batch_size", trained_rows))
@@ -194,7 +195,7 @@ def _timings(
 
 
 def _why_timings_do_not_count(fitting: Fitting, cell: Cell) -> list[Reason]:
-    """Return why the times of a fit do not count as times of one seed trained alone."""
+    """Return why the measured times do not count as the times of training one seed alone."""
     reasons = []
     others = len(fitting.contexts) - 1
     if others:
@@ -238,14 +239,14 @@ def _model_size(posterior: Posterior) -> NetworkSize:
 
 
 def _provenance(cell: Cell, load_before: float, threads: int) -> Provenance:
-    """Return machine, code and data of this fit, and the settings that affect its speed and rounding."""
+    """Return the machine, code and data of this fit, and the settings that affect its speed and rounding."""
     device = torch.device(cell.device)
     return msgspec.structs.replace(
         environment.describe(threads),
         device_name=torch.cuda.get_device_name(device) if device.type == "cuda" else environment.cpu_name(),
         vector_instructions=torch.backends.cpu.get_cpu_capability(),
         products=products_by(cell.precision, device),
-        matmul_rate=timing.matmul_rate(device, threads),  # cached: measured before a precision was chosen
+        matmul_rate=timing.matmul_rate(device, threads),  # a cached value: `process.work` has measured it
         load_average=(load_before, environment.load_average()),
         source_sha256=environment.source_hash(source_files(cell.approach)),
         data_sha256=data_hashes(profile(cell.profile).task),

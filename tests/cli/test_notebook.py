@@ -27,7 +27,7 @@ def test_a_notebook_completes_the_names():
 
 
 def test_arrays_of_no_rows_and_reversed_ones():
-    with pytest.raises(ConfigError, match="answers of no row were given"):
+    with pytest.raises(ConfigError, match="answers without rows were given"):
         bench.evaluate(np.zeros((0, 2)), np.zeros(0, int))
     probs, labels = np.array([[0.9, 0.1], [0.2, 0.8]]), np.array([0, 1])
     assert bench.evaluate(probs[::-1], labels[::-1])["accuracy"] == 1.0

@@ -1,4 +1,4 @@
-"""What a child process does for a GPU, seen without one: rows sent there, clocks that wait for it, its memory."""
+"""What a child process does for a GPU, tested without one: it sends rows there, waits for it, and asks its memory."""
 
 import dataclasses
 
@@ -24,7 +24,7 @@ def test_training_rows_are_sent_to_the_device_at_once_and_their_names_stay():
 
 
 def test_the_clock_of_an_epoch_waits_for_the_gpu(tmp_path, monkeypatch):
-    """The GPU is busy until second 5 with the epoch and until second 7 with its measuring, the host done at once."""
+    """The GPU works on the epoch until second 5, and on measuring until second 7. The CPU is done at once."""
     clock = {"now": 0.0}
     busy_until = iter([5.0, 7.0])
     monkeypatch.setattr(contexts.time, "perf_counter", lambda: clock["now"])

@@ -217,5 +217,5 @@ def test_a_child_that_crashes_does_not_harm_its_worker_and_its_words_come_back(t
 def test_a_task_that_nobody_waits_for_ends_its_child(tmp_path):
     program = interpreter(tmp_path, f"echo $$ > {tmp_path}/pid; exec sleep 600")
     answer = do_task(fit_task(program), lambda event: None, wanted=lambda: (tmp_path / "pid").exists() is False)
-    assert "nobody waits" in answer.failure
+    assert "does not wait for it any more" in answer.failure
     assert not psutil.pid_exists(int((tmp_path / "pid").read_text()))

@@ -58,11 +58,11 @@ def test_how_a_child_ends_is_said_and_what_it_printed_is_kept(tmp_path, text, wo
 def test_a_child_that_closes_its_output_and_goes_on_is_not_waited_for(tmp_path, monkeypatch):
     how_it_ended = supervisor._how_it_ended
 
-    def at_once(process, said):
-        """It would be waited for in vain. Only here: what ends it afterwards has all its time."""
+    def at_once(process, printed):
+        """Do not wait for an end that does not come. Only here: `_end`, called later, has its time."""
         with pytest.MonkeyPatch.context() as patched:
             patched.setattr(supervisor, "GRACE_S", 0)
-            return how_it_ended(process, said)
+            return how_it_ended(process, printed)
 
     monkeypatch.setattr(supervisor, "_how_it_ended", at_once)
     with pytest.raises(FitCrashed, match="closed its output and went on") as caught:

@@ -37,7 +37,7 @@ def smoke(folder, executor, watcher=None):
 
 
 def two(name):
-    """Return two fits, which work at once where there is room for two."""
+    """Return two fits, which an executor for two does at the same time."""
     return chosen(name, seeds=(0, 1), apart=True)
 
 
@@ -115,17 +115,17 @@ def test_ctrl_c_ends_all_of_them_and_the_same_command_goes_on(tmp_path, monkeypa
     assert len(list(root.glob("fits/*/checkpoint.safetensors"))) == 2  # where the next call goes on
 
 
-def test_a_child_that_ends_as_the_room_is_closed_has_not_crashed():
+def test_a_child_that_ends_while_the_executor_closes_has_not_crashed():
     def events():
         yield Tick()
-        room.close()
+        executor.close()
         raise FitCrashed("its process ended with exit code 1")
 
-    room = Processes(2)
+    executor = Processes(2)
     with pytest.raises(KeyboardInterrupt):
-        list(room.while_open(events()))
+        list(executor.while_open(events()))
     with pytest.raises(KeyboardInterrupt):  # also where it still works
-        list(room.while_open(event for event in [Tick()]))
+        list(executor.while_open(event for event in [Tick()]))
 
 
 def test_a_gates_repeats_have_the_threads_of_its_reference(monkeypatch, tmp_path):
