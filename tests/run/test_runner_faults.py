@@ -1,4 +1,4 @@
-"""Faults of files and of other processes: what cannot be trusted is set aside and trained again, the rest goes on."""
+"""Faults of files: a file that cannot be trusted is set aside and its fit trained again; a full disk stops no other."""
 
 from types import SimpleNamespace
 
@@ -26,9 +26,9 @@ def trains_anew(tmp_path):
 
 
 def test_short_epochs_share_a_checkpoint_and_the_last_has_none(tmp_path, monkeypatch):
-    """Six epochs of 1.5 s: after 2 s and more there is a checkpoint at 3 and 6 s, the ends of epochs 2 and 4.
+    """Six epochs of 1.5 s, a checkpoint after 2 s at the earliest: at 3 and 6 s, the ends of epochs 2 and 4.
 
-    At 9 s another one would be due, but that is the end of the last epoch.
+    At 9 s another one would be due, but this is the end of the last epoch.
     """
     clock = SimpleNamespace(now=0.0, perf_counter=lambda: clock.now)
     monkeypatch.setattr(contexts, "time", clock)
@@ -116,7 +116,7 @@ def test_without_room_for_scores_the_cell_says_so_and_the_next_is_done(tmp_path,
 
 
 def test_a_raised_version_gives_new_keys_and_trains_again(tmp_path, monkeypatch):
-    """The old records and fits stay where they are; nothing pools them with the new ones."""
+    """The old records and fits are kept. No result mixes them with the new ones."""
     go(tmp_path, "toy_mlp", seeds=(0,))
     before = set(records(tmp_path))
     _, watcher = go(tmp_path, "toy_mlp", seeds=(0,))
