@@ -63,7 +63,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def _gate(arguments: argparse.Namespace) -> int:
     if arguments.workers and arguments.fresh:
-        raise ConfigError("--workers is for the gate's own fresh run, and --fresh runs nothing")
+        raise ConfigError("--workers is for a new run, but --fresh judges an old one; leave one of the two out")
     if arguments.fresh is not None and not arguments.fresh.is_dir():
         raise ConfigError(f"--fresh {arguments.fresh} is not a folder; give one that a gate has filled")
     has_records = any(arguments.reference.glob("records/*/*.json"))

@@ -46,7 +46,7 @@ def seeds(text: str) -> tuple[int, ...]:
     if max(numbers) > LARGEST_SEED:
         raise argparse.ArgumentTypeError(f"seed {max(numbers)} is above {LARGEST_SEED}")
     if len(set(numbers)) < len(numbers):
-        raise argparse.ArgumentTypeError(f"seeds '{text}' name one twice; give each once")
+        raise argparse.ArgumentTypeError(f"seeds '{text}' contain a seed twice; give each seed once")
     return tuple(numbers)
 
 

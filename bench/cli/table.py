@@ -44,7 +44,7 @@ def _table(arguments: argparse.Namespace) -> int:
     if arguments.only and arguments.results.resolve() == RESULTS.resolve():
         raise ConfigError(f"{arguments.results} has the shipped records, none of yours; give --results")
     if arguments.check and arguments.readme is None:
-        raise ConfigError("--check is for the blocks of a document; name it with --readme")
+        raise ConfigError("--check is for the generated blocks of a document; name the document with --readme")
     if arguments.format != "text" and arguments.name is None:
         raise ConfigError(f"--format {arguments.format} is for one table that is printed; give its name")
     if arguments.write:
@@ -54,8 +54,8 @@ def _table(arguments: argparse.Namespace) -> int:
     if not options.is_of_documents(arguments):
         if arguments.name not in ("methods", ON_CLOTHES) or arguments.write or arguments.readme:
             raise ConfigError(
-                "other tasks than mnist have only one table, and here it is only printed: table methods --task "
-                "fashion; without --task, --write writes it with the others"
+                "tasks other than mnist have only one table, which `table methods --task fashion` prints; --write and "
+                "--readme are for a call without --task, where --write also writes this table"
             )
         arguments.name = ON_CLOTHES
     material = material_of(arguments)

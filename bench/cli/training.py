@@ -74,7 +74,9 @@ def check_training(arguments: argparse.Namespace) -> None:
     if arguments.executor == "inline" and (arguments.time_limit or arguments.memory_limit):
         raise ConfigError("--time-limit and --memory-limit need a process for each fit; choose another --executor")
     if arguments.data_dir is not None and not arguments.data_dir.is_dir():
-        raise ConfigError(f"--data-dir {arguments.data_dir} is not a folder; give one with the data sets, or none")
+        raise ConfigError(
+            f"--data-dir {arguments.data_dir} is not a folder; give one with the data sets, or leave the option out"
+        )
 
 
 def train_on_request(chosen: Sequence[Cell], arguments: argparse.Namespace) -> int:

@@ -160,7 +160,7 @@ def _own(arguments: argparse.Namespace, material: Material) -> str:
     if missing:
         raise ConfigError(f"a number of your own needs {', '.join(missing)} too")
     if arguments.margin is not None and not 0 <= arguments.margin < float("inf"):
-        raise ConfigError(f"--margin {arguments.margin} is not a difference; give a number from 0")
+        raise ConfigError(f"--margin {arguments.margin} is not a difference; give 0 or a positive number")
     fields = [field.name for field in dataclasses.fields(Brought)]
     brought = Brought(**{name: getattr(arguments, name) for name in fields})
     claims = [*material.claims, *claims_by_reading(paper_claims(load_papers()))]

@@ -19,7 +19,7 @@ import threading
 import time
 from collections.abc import Generator, Iterator, Mapping
 from multiprocessing import connection
-from multiprocessing.context import ForkServerContext, SpawnContext
+from multiprocessing.context import ForkServerContext
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import IO, TypeAlias
@@ -103,10 +103,8 @@ def supervise(job: Job, python: str = "", time_limit_s: float | None = None) -> 
             _end(process)
 
 
-def process_context() -> ForkServerContext | SpawnContext:
+def process_context() -> ForkServerContext:
     """Return the context that starts processes from a fork server, which has imported torch but never used it."""
-    if "forkserver" not in multiprocessing.get_all_start_methods():
-        return multiprocessing.get_context("spawn")
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["bench.run.preload"])
     return context
