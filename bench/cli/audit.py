@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from bench.cli import FAILED, INCOMPLETE
-from bench.cli.options import add_place, add_wide, check_place, check_records, given_path, warn
+from bench.cli.options import add_record_options, add_wide, check_conditions, check_records, given_path, warn
 from bench.core.errors import ConfigError, MissingFramework, check_known
 from bench.core.folder import Problem
 from bench.core.records import Record
@@ -48,7 +48,7 @@ def add(parser: argparse.ArgumentParser) -> None:
         metavar="PART|APPROACH",
         help=f"{', '.join(PARTS)} (default: all); or one approach: its name, NAME.py, or a folder with NAME.py",
     )
-    add_place(parser)
+    add_record_options(parser)
     add_wide(parser)
     parser.add_argument("--document", help="only this document and its approaches")
     parser.add_argument("--rule", help="only this rule")
@@ -61,7 +61,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def _audit(arguments: argparse.Namespace) -> int:
-    check_place(arguments)
+    check_conditions(arguments)
     if arguments.rules:
         _print_rules(arguments.json)
         return 0

@@ -11,7 +11,7 @@ import tempfile
 from pathlib import Path
 
 from bench.cli import FAILED, INCOMPLETE
-from bench.cli.options import add_results, add_wide, given_path, tell_place, warn
+from bench.cli.options import add_results, add_wide, given_path, say_if_shipped, warn
 from bench.core.errors import ConfigError
 from bench.core.project import RESULTS
 from bench.core.store import Store
@@ -24,7 +24,7 @@ from bench.show.screens import compare as render
 from bench.show.screens.compare import Comparison
 from bench.show.terminal import shown
 
-PLACES = ("profile", "device", "precision")
+CONDITIONS = ("profile", "device", "precision")
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -41,7 +41,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--verify", action="store_true", help="check the records of A alone: numbers, rows, hashes, seeds; 1 if refused"
     )
-    for name in PLACES:
+    for name in CONDITIONS:
         parser.add_argument(
             f"--{name}", metavar="NAME", help="which records, if a folder has several; X,Y if A and B differ"
         )
@@ -74,7 +74,7 @@ def _verify(root: Path) -> int:
 
 def _compare(arguments: argparse.Namespace) -> int:
     if arguments.verify:
-        for name in ("json", "metric", "format", *PLACES):
+        for name in ("json", "metric", "format", *CONDITIONS):
             if getattr(arguments, name) not in (None, False, "text"):
                 raise ConfigError(f"--{name} does not apply to --verify, which checks all records of A; leave it out")
         return _verify(arguments.a)
@@ -115,7 +115,7 @@ def _comparison(arguments: argparse.Namespace) -> Comparison:
 def _sides(arguments: argparse.Namespace) -> tuple[Side, Side]:
     """Read both folders. An option with a comma has a value for A and one for B."""
     wanted: list[dict[str, str | None]] = [{}, {}]
-    for name in PLACES:
+    for name in CONDITIONS:
         given: str | None = getattr(arguments, name)
         parts = (given or "").split(",")
         if len(parts) > 2:
@@ -138,7 +138,7 @@ def add_entry(parser: argparse.ArgumentParser) -> None:
 
 def _submit(arguments: argparse.Namespace) -> int:
     source = Store(arguments.results)
-    tell_place(arguments)
+    say_if_shipped(arguments)
     if arguments.to.exists():
         raise ConfigError(f"{arguments.to} exists already; name a new folder with --to")
     every, problems = source.all_records()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from rich.text import Text
 
-from bench.cli.options import is_of_documents, place_options
+from bench.cli.options import is_of_documents, record_options
 from bench.core.text import counted, duration, one_line
 from bench.judge.stats.papers import PAPER
 from bench.plan.manifests import DOCUMENTS
@@ -37,12 +37,12 @@ def ending(results: Sequence[Result], seconds: float, arguments: argparse.Namesp
     new = sum(result.outcome == "done" and not result.was_there for result in results)
     count = f"{len(results) - len(bad)} of {counted(len(results), 'cell')} done, {new} of them in this call"
     lines = [*_reasons(bad, width), Text(f"{count}, in {duration(seconds)}")]
-    place = place_options(arguments)
+    records = record_options(arguments)
     if not bad and is_wiring_check(arguments):
         return [Text(f"wiring fine: {len(results)} of {len(results)}, in {duration(seconds)}")]
     if not bad:
-        return [*lines, Text(f"next: {_command(*_shown_by(results, arguments), *place)}")]
-    lines.append(Text(f"next: {_command('status', *_chosen(arguments), *place)} lists all"))
+        return [*lines, Text(f"next: {_command(*_shown_by(results, arguments), *records)}")]
+    lines.append(Text(f"next: {_command('status', *_chosen(arguments), *records)} lists all"))
     again = {"failed", "out-of-time", "skipped"} & {result.outcome for result in bad}
     if again:
         lines.append(Text(f"the same command tries again what is {' or '.join(sorted(again))}"))

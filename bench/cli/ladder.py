@@ -31,7 +31,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     """Add the options."""
     parser.add_argument("approaches", nargs="*", metavar="APPROACH", help="see `python -m bench list`")
     parser.add_argument("--all", action="store_true", help="every approach that has a ladder")
-    options.add_place(parser)
+    options.add_record_options(parser)
     options.add_wide(parser)
     add_training_on_request(parser)
     parser.add_argument("--seeds", type=options.seeds, metavar="N", help="with --run: a count or a list (default: 3)")
@@ -42,7 +42,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def _ladder(arguments: argparse.Namespace) -> int:
-    options.check_place(arguments)
+    options.check_conditions(arguments)
     options.refuse_other_tasks(arguments)
     if arguments.run or arguments.write:
         options.refuse_to_write(arguments, "--results DIR")
@@ -55,7 +55,7 @@ def _ladder(arguments: argparse.Namespace) -> int:
     for one in ladders:
         if arguments.data_set not in (None, ALL, *one.ood):
             raise unknown_name(f"data set of the ladder of {one.approach}", arguments.data_set, (ALL, *one.ood))
-    options.tell_place(arguments)
+    options.say_if_shipped(arguments)
     code = _make(ladders, arguments) if arguments.run else 0
     material = material_of(arguments)
     warn_of_problems(material)

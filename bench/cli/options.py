@@ -151,7 +151,7 @@ def is_shipped(arguments: argparse.Namespace) -> bool:
     return arguments.results is RESULTS  # a path that the user gives is another object, even of the same folder
 
 
-def tell_place(arguments: argparse.Namespace) -> None:
+def say_if_shipped(arguments: argparse.Namespace) -> None:
     """Say on the error output that the shipped records are read, if the user named no folder."""
     if is_shipped(arguments):
         print(f"reading what comes with the suite, in {RESULTS}", file=sys.stderr)
@@ -163,7 +163,7 @@ def refuse_to_write(arguments: argparse.Namespace, option: str) -> None:
         raise ConfigError(f"the shipped records are read-only; give {option}")
 
 
-def add_place(parser: argparse.ArgumentParser, reads: bool = True) -> None:
+def add_record_options(parser: argparse.ArgumentParser, reads: bool = True) -> None:
     """Add the options that choose records; `reads`: see `add_results`."""
     add_approach_path(parser)
     add_results(parser, reads)
@@ -185,7 +185,7 @@ def add_baseline(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def place_options(arguments: argparse.Namespace) -> list[str]:
+def record_options(arguments: argparse.Namespace) -> list[str]:
     """Return the options with which another command reads the same records."""
     given = {name: str(getattr(arguments, name)) for name in ("results", *USUAL)}
     usual = {"results": str(OWN), **USUAL}
@@ -223,7 +223,7 @@ def add_selection(parser: argparse.ArgumentParser) -> None:
         help="another Python for an approach whose framework this Python lacks (docs/interpreters.md)",
     )
     add_task(parser)
-    add_place(parser, reads=False)
+    add_record_options(parser, reads=False)
 
 
 def add_task(parser: argparse.ArgumentParser) -> None:
@@ -300,7 +300,7 @@ def check_device(name: str) -> None:
         raise ConfigError(f"device '{name}' is not there; this machine has {torch.cuda.device_count()} CUDA devices")
 
 
-def check_place(arguments: argparse.Namespace) -> None:
+def check_conditions(arguments: argparse.Namespace) -> None:
     """Raise ConfigError on an unknown profile, device or precision."""
     _check_device_name(arguments.device)
     profile(arguments.profile)  # raises for an unknown one
@@ -309,14 +309,14 @@ def check_place(arguments: argparse.Namespace) -> None:
 
 def check_records(arguments: argparse.Namespace) -> None:
     """Raise ConfigError if no records can be read: unknown options, or a folder that does not exist."""
-    check_place(arguments)
+    check_conditions(arguments)
     refuse_other_tasks(arguments)
     if not arguments.results.is_dir():
         raise ConfigError(f"--results {arguments.results} is not a folder; give one that `run` has filled")
     baseline: Path | None = getattr(arguments, "baseline", None)
     if baseline is not None and not baseline.is_dir():
         raise ConfigError(f"--baseline {baseline} is not a folder; give one that `run` has filled, or none")
-    tell_place(arguments)
+    say_if_shipped(arguments)
 
 
 def say(text: str) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from bench.cli import USAGE
-from bench.cli.options import add_approach_path, given_folder, given_path, tell_place, warn
+from bench.cli.options import add_approach_path, given_folder, given_path, say_if_shipped, warn
 from bench.core.errors import BenchError, ConfigError, UnusableImage
 from bench.core.project import usual_results
 from bench.core.store import Store
@@ -62,7 +62,7 @@ def _predict(arguments: argparse.Namespace) -> int:
         raise ConfigError("give either --all or --approach, not both")
     if arguments.figure is not None:
         show.check_figure(arguments.figure, arguments.images)
-    tell_place(arguments)
+    say_if_shipped(arguments)
     predictors = _predictors(arguments)
     images, unusable = _read(arguments.images)
     by_approach = [predictor.answers(images) for predictor in predictors]

@@ -8,7 +8,7 @@ import sys
 from typing import NamedTuple
 
 from bench.cli import INCOMPLETE
-from bench.cli.options import add_results, add_wide, check_device, refuse_to_write, seeds, tell_place
+from bench.cli.options import add_results, add_wide, check_device, refuse_to_write, say_if_shipped, seeds
 from bench.cli.training import add_training_on_request, train_on_request
 from bench.core.errors import check_known
 from bench.core.reasons import in_words
@@ -54,7 +54,7 @@ def _reference(arguments: argparse.Namespace) -> int:
     check_known("stage", NAMES, *arguments.stages)
     if arguments.run:
         refuse_to_write(arguments, "--results DIR")
-    tell_place(arguments)
+    say_if_shipped(arguments)
     if not is_pool(arguments.executor):
         check_device(arguments.device)
     code, lines = 0, []

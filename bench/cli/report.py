@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from bench.cli import INCOMPLETE
-from bench.cli.options import add_baseline, add_place, check_records, given_path, names, refuse_to_write, say
+from bench.cli.options import add_baseline, add_record_options, check_records, given_path, names, refuse_to_write, say
 from bench.cli.table import material_of, warn_of_problems
 from bench.core.errors import ConfigError, check_known
 from bench.core.files import check_writable
@@ -20,7 +20,7 @@ def add(parser: argparse.ArgumentParser) -> None:
         "Writes one HTML file that needs no other file and no network, and beside it the tables as Markdown, CSV and "
         "LaTeX. Nothing is trained or measured; equal records give equal files."
     )
-    add_place(parser)
+    add_record_options(parser)
     add_baseline(parser)
     parser.add_argument(
         "--output", type=given_path, metavar="FILE", help="the page (default: RESULTS/report/index.html)"

@@ -23,7 +23,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     """Add the options."""
     parser.add_argument("name", nargs="?", help="the table to print (default: the summary)")
     options.add_task(parser)
-    options.add_place(parser)
+    options.add_record_options(parser)
     options.add_baseline(parser)
     parser.add_argument("--only", choices=("mine",), help="with a table's name: only the rows of your records")
     options.add_wide(parser)
@@ -83,7 +83,7 @@ def _table(arguments: argparse.Namespace) -> int:
 
 
 def material_of(arguments: argparse.Namespace) -> Material:
-    """Return the records that the options of `add_place` choose."""
+    """Return the records that the options of `add_record_options` choose."""
     baseline = getattr(arguments, "baseline", None)
     return Material(arguments.results, arguments.profile, arguments.device, arguments.precision, baseline)
 
@@ -100,5 +100,5 @@ def write_and_print_tables(arguments: argparse.Namespace, is_printed: bool) -> N
     warn_of_problems(material)
     write_tables(all_tables(material).values(), options.folder(arguments, "tables"), below=arguments.results)
     if is_printed:
-        more = shlex.join(["python", "-m", "bench", "table", "accuracy", *options.place_options(arguments)])
+        more = shlex.join(["python", "-m", "bench", "table", "accuracy", *options.record_options(arguments)])
         print(summary(material, more))

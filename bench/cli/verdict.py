@@ -10,7 +10,7 @@ import textwrap
 from collections.abc import Callable, Mapping, Sequence
 
 from bench.cli import INCOMPLETE
-from bench.cli.options import add_place, check_records, say
+from bench.cli.options import add_record_options, check_records, say
 from bench.cli.table import material_of, warn_of_problems
 from bench.core.errors import ConfigError, check_known
 from bench.judge.alternatives.own import PRINTED, Brought, judge_own
@@ -39,7 +39,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "claim", nargs="?", help=f"explain this claim step by step, or {PAPER} (default: a line per end result)"
     )
-    add_place(parser)
+    add_record_options(parser)
     parser.add_argument("--document", help="only the claims of this document")
     parser.add_argument(
         "--all", action="store_true", help="also curves over epochs, computed numbers and all points, by name"

@@ -25,6 +25,7 @@ from bench.plan.batches import is_checkpoint_of
 from bench.plan.cells import Cell
 from bench.plan.recipes import profile
 from bench.run.events import EpochEnded, Send, Warned, losses
+from bench.run.options import Options
 
 Measure = Callable[[Posterior, int], Mapping[str, float]]
 
@@ -35,8 +36,8 @@ class OrphanedError(BenchError):
     """The run that started this fit is gone."""
 
 
-class Fitting:
-    """One computation that fits some seeds: its times, the reports of each seed, and its checkpoint.
+class Computation:
+    """The training of some seeds together: its times, the reports of each seed, and its checkpoint.
 
     An epoch ends when the last seed has reported it. Only then is a checkpoint written, with all seeds, so that an
     interrupted computation resumes all of them from the same epoch. Each seed gets an equal share of the time.
@@ -49,16 +50,17 @@ class Fitting:
         checkpoint: Path,
         measures: Sequence[Measure],
         send: Send,
-        checkpoint_every_s: float | None = None,
+        options: Options,
     ) -> None:
         """Make a context for each cell; the cells differ only in their seeds."""
         self.contexts = [RunContext(self, cell, measure) for cell, measure in zip(cells, measures, strict=True)]
         self.device = torch.device(cells[0].device)
         self.threads = torch.get_num_threads()  # before a framework changes it
         self.resumed = False
-        self.at_once = 1  # fits at a time on this machine, this one included
+        self.at_once = options.at_once
         self._store, self._checkpoint, self._send = store, checkpoint, send
-        self._checkpoint_every_s = CHECKPOINT_EVERY_S if checkpoint_every_s is None else checkpoint_every_s
+        every_s = options.checkpoint_every_s
+        self._checkpoint_every_s = CHECKPOINT_EVERY_S if every_s is None else every_s
         self._fit_keys = {each.name: cell.fit_key for each, cell in zip(self.contexts, cells, strict=True)}
         self._approach, self._versions = cells[0].approach, Versions(recipe=cells[0].versions.recipe)
         self._n_epochs = cells[0].epochs
@@ -148,7 +150,7 @@ class Fitting:
 class RunContext(Context):
     """The context of one seed, and the numbers that the seed reported."""
 
-    def __init__(self, fitting: Fitting, cell: Cell, measure: Measure) -> None:
+    def __init__(self, computation: Computation, cell: Cell, measure: Measure) -> None:
         self.seed = cell.seed
         self.name = str(cell.seed)  # key of the seed in a checkpoint
         self.device = torch.device(cell.device)
@@ -158,11 +160,11 @@ class RunContext(Context):
         self.epochs: list[OpenEpoch] = []
         self.diverged: Reason | None = None  # the seed may train on, but its later reports are ignored
         self.state: Callable[[], Mapping[str, Tensor]] = dict
-        self._fitting, self._measure = fitting, measure
+        self._computation, self._measure = computation, measure
 
     def restore(self) -> tuple[int, Mapping[str, Tensor]] | None:
         """See `Context.restore`."""
-        return self._fitting.restore(self)
+        return self._computation.restore(self)
 
     def epoch_end(
         self,
@@ -172,7 +174,7 @@ class RunContext(Context):
         state: Callable[[], Mapping[str, Tensor]],
     ) -> None:
         """See `Context.epoch_end`; raises `Diverged` when the last seed of the fit has diverged."""
-        self._fitting.report(self, epoch, trace, posterior, state)
+        self._computation.report(self, epoch, trace, posterior, state)
 
     def take(self, epoch: int, trace: Mapping[str, float], posterior: Callable[[], Posterior]) -> None:
         """Measure the epoch and keep its numbers, or keep the reason if the seed diverged."""

@@ -33,7 +33,7 @@ from bench.plan.cells import Cell
 from bench.plan.freshness import is_fit_stale
 from bench.plan.recipes import profile
 from bench.plan.registry import manifest, source_files
-from bench.run.contexts import Fitting, Measure, RunContext
+from bench.run.contexts import Computation, Measure, RunContext
 from bench.run.events import Send, Warned
 from bench.run.options import Options
 
@@ -84,9 +84,8 @@ def fit(
         todo = [cells[place] for place in places]
         checkpoint = store.fit_path(checkpoint_key(group), "checkpoint")
         measures = _epoch_measures(todo, options)
-        fitting = Fitting(todo, store, checkpoint, measures, send, options.checkpoint_every_s)
-        fitting.at_once = options.at_once
-        fits.update(_train(approach, todo, train, None if rows is None else rows[places], task, fitting))
+        computation = Computation(todo, store, checkpoint, measures, send, options)
+        fits.update(_train(approach, todo, train, None if rows is None else rows[places], task, computation))
         trained = [(cell, found) for cell in todo if isinstance(found := fits[cell.fit_key], Fit)]
         if options.retain and not all([_retain(store, cell, found, send) for cell, found in trained]):
             return fits  # keep the checkpoint: the posterior could not be written
@@ -126,35 +125,35 @@ def protocol_for(cell: Cell, name: str, options: Options) -> Protocol:
 
 
 def _train(
-    approach: Approach, cells: Sequence[Cell], train: Split, rows: Tensor | None, task: Task, fitting: Fitting
+    approach: Approach, cells: Sequence[Cell], train: Split, rows: Tensor | None, task: Task, computation: Computation
 ) -> dict[str, Fit | Reason]:
     """Train the seeds of `cells` and return their fits by key; `rows`: see `_load_train`."""
     load_before, started = environment.load_average(), environment.now()
-    _forget_peak_memory(fitting.device)
-    others = OtherLoad(fitting.threads)
+    _forget_peak_memory(computation.device)
+    others = OtherLoad(computation.threads)
     start = time.perf_counter()
     try:
         if rows is None:
-            posteriors = [check_fit(approach.fit(train, task, fitting.contexts[0]), approach)]
+            posteriors = [check_fit(approach.fit(train, task, computation.contexts[0]), approach)]
         else:
-            posteriors = approach.fit_many(train, rows, task, fitting.contexts)
-        timing.synchronise(fitting.device)
+            posteriors = approach.fit_many(train, rows, task, computation.contexts)
+        timing.synchronise(computation.device)
     except Diverged as error:  # every seed diverged, or the approach itself raised it for its only seed
-        reasons = [context.diverged or told("diverged-as-told", error) for context in fitting.contexts]
+        reasons = [context.diverged or told("diverged-as-told", error) for context in computation.contexts]
         return {cell.fit_key: reason for cell, reason in zip(cells, reasons, strict=True)}
     wall_s, load = (time.perf_counter() - start) / len(cells), others.reasons()
     fits: dict[str, Fit | Reason] = {}
-    for place, (cell, context, posterior) in enumerate(zip(cells, fitting.contexts, posteriors, strict=True)):
+    for place, (cell, context, posterior) in enumerate(zip(cells, computation.contexts, posteriors, strict=True)):
         if context.diverged:
             fits[cell.fit_key] = context.diverged
             continue
         learnt = split_hash(train, None if rows is None else rows[place])
-        made = _provenance(cell, load_before, fitting.threads)
+        made = _provenance(cell, load_before, computation.threads)
         info = FitInfo(
             fit_key=cell.fit_key,
             versions=Versions(recipe=cell.versions.recipe),
             epochs=[epoch.closed() for epoch in context.epochs],
-            timings=_timings(approach, cell, task, fitting, context, wall_s, load),
+            timings=_timings(approach, cell, task, computation, context, wall_s, load),
             model=_model_size(posterior),
             provenance=msgspec.structs.replace(made, started=started, train_sha256=learnt),
         )
@@ -166,7 +165,7 @@ def _timings(
     approach: Approach,
     cell: Cell,
     task: Task,
-    fitting: Fitting,
+    computation: Computation,
     context: RunContext,
     wall_s: float,
     load: Sequence[Reason],
@@ -178,8 +177,8 @@ def _timings(
     seconds = [epoch.seconds for epoch in context.epochs]
     epoch_s = statistics.median(seconds) if seconds else None
     with_measuring_s = [epoch.with_measuring_s for epoch in context.epochs]
-    reasons = [*_why_timings_do_not_count(fitting, cell), *load]
-    n_seeds = len(fitting.contexts)
+    reasons = [*_why_timings_do_not_count(computation, cell), *load]
+    n_seeds = len(computation.contexts)
     return Timings(
         fit_s=sum(seconds),
         wall_s=wall_s,
@@ -194,20 +193,20 @@ def _timings(
     )
 
 
-def _why_timings_do_not_count(fitting: Fitting, cell: Cell) -> list[Reason]:
+def _why_timings_do_not_count(computation: Computation, cell: Cell) -> list[Reason]:
     """Return why the measured times do not count as the times of training one seed alone."""
     reasons = []
-    others = len(fitting.contexts) - 1
+    others = len(computation.contexts) - 1
     if others:
         reasons.append(Reason(SEEDS_TOGETHER, {"n": others}))
-    if fitting.at_once > 1:
-        reasons.append(Reason("fits-at-once", {"n": fitting.at_once}))
-    if fitting.resumed:
+    if computation.at_once > 1:
+        reasons.append(Reason("fits-at-once", {"n": computation.at_once}))
+    if computation.resumed:
         reasons.append(Reason(RESUMED))
     steps = profile(cell.profile).steps_per_epoch
     if steps is not None:
         reasons.append(Reason("short-epochs", {"profile": cell.profile, "steps": steps}))
-    if products_by(cell.precision, fitting.device) == BY_ROUNDING:
+    if products_by(cell.precision, computation.device) == BY_ROUNDING:
         reasons.append(Reason("rounded-operands", {"device": cell.device, "precision": cell.precision}))
     return reasons
 

@@ -15,6 +15,7 @@ from bench.plan.registry import manifests
 from bench.run import contexts
 from bench.run.events import EpochEnded, Warned
 from bench.run.existing import existing
+from bench.run.options import Options
 from tests.run.toys import go, published, records, stopped
 
 pytestmark = pytest.mark.usefixtures("short_intervals")
@@ -34,11 +35,12 @@ def test_short_epochs_share_a_checkpoint_and_the_last_has_none(tmp_path, monkeyp
     monkeypatch.setattr(contexts, "time", clock)
     (cell,) = cells(Selection(approaches=("toy_mlp",), recipes=("published",), protocols=("common",)))
     path = tmp_path / "fits" / "checkpoint.safetensors"
-    fitting = contexts.Fitting([cell], Store(tmp_path), path, [lambda posterior, epoch: {}], lambda event: None)
+    measures, options = [lambda posterior, epoch: {}], Options(str(tmp_path))
+    computation = contexts.Computation([cell], Store(tmp_path), path, measures, lambda event: None, options)
     written = []
     for epoch in range(1, 7):
         clock.now += 1.5
-        fitting.contexts[0].epoch_end(epoch, {}, lambda: None, lambda: {"w": torch.zeros(1)})
+        computation.contexts[0].epoch_end(epoch, {}, lambda: None, lambda: {"w": torch.zeros(1)})
         written += [epoch] if path.exists() else []
         path.unlink(missing_ok=True)
     assert cell.epochs == 6
