@@ -20,7 +20,7 @@ from bench.core.metric_table import N_CLASSES
 from bench.core.project import usual_results
 from bench.data.splits import load_split, toy_split
 from bench.interface import Noise, Posterior, Split, Task
-from bench.measure.measuring import draws_of, predict_split
+from bench.measure.measuring import draws_of, first_rows, predict_split
 from bench.measure.metrics.arrays import Labels
 from bench.measure.metrics.draws import draw_hits, reduce_draws
 from bench.measure.metrics.evaluate import evaluate_classification
@@ -91,12 +91,14 @@ def evaluate(
         rows: number of test images that a posterior predicts, from the first; None for all 10,000.
 
     Raises:
-        ConfigError: labels are missing or do not match the answers, or the numbers are not probabilities.
+        ConfigError: labels are missing or do not match the answers, the numbers are not probabilities, or `draws` or
+            `rows` is below 1.
         ContractViolation: the log-probabilities are not normalised.
     """
     if isinstance(answers, Posterior):
-        test = load_split("test10k", 0)
-        test = test if rows is None else test.select(torch.arange(min(rows, len(test))))
+        if draws < 1 or (rows is not None and rows < 1):
+            raise ConfigError(f"draws={draws} and rows={rows} were given; give at least 1 of each")
+        test = first_rows(load_split("test10k", 0), rows)
         asked = draws_of(answers, draws)
         predicted = predict_split(answers, test, asked)
         return evaluate_classification(predicted.summary, test.y.numpy(), predicted.hits, answers.noise)[0]

@@ -17,7 +17,7 @@ from bench.core.text import counted, duration
 from bench.judge.gate.reference import STAGES, RecipeToDo, cells_of_stage, in_cost_order
 from bench.plan.cells import Cell, Selection
 from bench.plan.costs import estimates, speed_here
-from bench.run.existing import unfinished
+from bench.run.existing import final
 from bench.run.remote.opening import is_pool, threads_of_a_fit
 from bench.show.cells import Table
 from bench.show.terminal import shown
@@ -79,7 +79,7 @@ def _left(name: str, arguments: argparse.Namespace) -> tuple[list[Cell], list[Re
     """Return all cells of a stage, and its recipes with missing cells in the order of their cost."""
     chosen = cells_of_stage(STAGES[name], Selection(seeds=arguments.seeds, device=arguments.device))
     store = Store(arguments.results)
-    to_do = unfinished(chosen, store, arguments.data_dir)
+    to_do = [cell for cell in chosen if final(cell, store, arguments.data_dir) is None]
     a_fits_threads = threads_of_a_fit(arguments.executor, arguments.threads, arguments.workers)
     costs = estimates(to_do, store.all_records()[0], speed_here(arguments.device, a_fits_threads)) if to_do else {}
     return chosen, in_cost_order(to_do, costs)

@@ -7,6 +7,7 @@ import json
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 import psutil
 
@@ -17,12 +18,13 @@ from bench.cli.table import write_and_print_tables
 from bench.cli.training import add_training, check_training, train
 from bench.core import locks, quarantine
 from bench.core.reasons import in_words
+from bench.core.records import Record
 from bench.core.store import Store
 from bench.core.text import counted, duration, one_line, visible
 from bench.data.places import check_task_data
 from bench.plan.batches import arrange, checkpoint_key, fit_keys
 from bench.plan.cells import Cell
-from bench.plan.costs import Speed, estimates, speed_here, time_for
+from bench.plan.costs import CostEstimate, Speed, estimates, speed_here, time_for
 from bench.plan.freshness import is_stale
 from bench.plan.recipes import profile
 from bench.run.existing import existing, final, is_final
@@ -35,7 +37,18 @@ MOST_PRINTED = 20_000  # characters of a failed cell's traceback and output: the
 LONGEST_LINE = 300  # characters
 CELLS_PRINTED, LINES_PRINTED = 3, 8  # without --wide
 MINUTES = len("2026-01-31T12:00")  # characters of a time without its seconds
-PLANNED = ("cell", "state", "training", "measuring", "seeds together", "basis")  # columns of `plan`
+PLANNED = ("cell", "state", "training", "measuring", "seeds together", "basis")  # names of the columns of `plan`
+
+
+class PlannedCell(NamedTuple):
+    """A line of `plan`. Seconds are None if there is no estimate yet."""
+
+    cell: str
+    state: str
+    training: float | None
+    measuring: float | None
+    n_seeds: int  # that are fitted together
+    basis: str  # of the estimate, or why the cell cannot run
 
 
 def add_run(parser: argparse.ArgumentParser) -> None:
@@ -95,37 +108,47 @@ def _plan(arguments: argparse.Namespace) -> int:
     a_fits_threads = threads_of_a_fit("process", arguments.threads, arguments.workers)
     speed = speed_here(chosen[0].device, a_fits_threads)
     costs = estimates(chosen, store.all_records()[0], speed)
-    to_do = _as_fitted(chosen, store)
-    rows: list[tuple[str, str, float | None, float | None, int, str]] = []  # seconds: None if there is no estimate
-    seen = set()
-    unknown = 0
-    jobs: dict[str, float] = {}  # expected seconds of each fit with its cells, by the key of the first cell
-    for named in chosen:
-        cell, group = to_do.get(named.identity, (named, []))
-        cost = costs[cell.key]
-        nothing = not group or bool(cell.skip)
-        trained = cell.fit_key in seen or store.fit_path(cell.fit_key, "posterior").exists()
-        training = 0.0 if nothing or trained else cost.fit_s
-        measuring = 0.0 if nothing else cost.measure_s
-        unknown += training is None or measuring is None
-        if group:
-            seen.add(cell.fit_key)
-            jobs[group[0].key] = jobs.get(group[0].key, 0.0) + (training or 0.0) + (measuring or 0.0)
-        state = "done" if not group else "cannot run here" if cell.skip else "to do"
-        basis = in_words(cell.skip) or cost.basis
-        rows.append((cell.title(), state, training, measuring, len(fit_keys(group)), basis))
-    known = time_for(list(jobs.values()), arguments.workers or 1)
+    rows, seconds = _planned(chosen, store, costs)
+    known = time_for(seconds, arguments.workers or 1)
+    unknown = sum(row.training is None or row.measuring is None for row in rows)
     if arguments.json:
         found = [dict(zip(PLANNED, row, strict=True)) for row in rows]
         totals = {"expected_s": known, "cells_of_unknown_length": unknown, "busy_cores": speed.busy_cores}
         print(json.dumps({"cells": found, **totals}, indent=1))
         return 0
     more = f", and {counted(unknown, 'cell')} of unknown length" if unknown else ""
-    texts = [(*row[:2], duration(row[2]), duration(row[3]), str(row[4]), row[5]) for row in rows]
+    texts = [
+        (row.cell, row.state, duration(row.training), duration(row.measuring), str(row.n_seeds), row.basis)
+        for row in rows
+    ]
     table = Table("plan", "", "", PLANNED, texts)
     table = table if arguments.wide else table.without(("basis", "seeds together"))
     print(shown(table, "", *_busy(speed), f"expected in all: {duration(known)}{more}"))
     return 0
+
+
+def _planned(
+    chosen: Sequence[Cell], store: Store, costs: Mapping[str, CostEstimate]
+) -> tuple[list[PlannedCell], list[float]]:
+    """Return the line of each cell, and the expected seconds of each group of cells that one process will do."""
+    to_do = _as_fitted(chosen, store)
+    rows = []
+    trained = set()  # keys of fits that an earlier cell trains
+    seconds: dict[str, float] = {}  # by the key of a group's first cell
+    for named in chosen:
+        cell, group = to_do.get(named.identity, (named, []))
+        cost = costs[cell.key]
+        nothing = not group or bool(cell.skip)
+        is_trained = cell.fit_key in trained or store.fit_path(cell.fit_key, "posterior").exists()
+        training = 0.0 if nothing or is_trained else cost.fit_s
+        measuring = 0.0 if nothing else cost.measure_s
+        if group:
+            trained.add(cell.fit_key)
+            seconds[group[0].key] = seconds.get(group[0].key, 0.0) + (training or 0.0) + (measuring or 0.0)
+        state = "done" if not group else "cannot run here" if cell.skip else "to do"
+        basis = in_words(cell.skip) or cost.basis
+        rows.append(PlannedCell(cell.title(), state, training, measuring, len(fit_keys(group)), basis))
+    return rows, list(seconds.values())
 
 
 def _busy(speed: Speed) -> list[str]:
@@ -142,24 +165,15 @@ def _status(arguments: argparse.Namespace) -> int:
     store = Store(arguments.results)
     to_do = _as_fitted(chosen, store)
     rows = []
-    is_whole = True
+    is_complete = True
     details: dict[str, str] = {}  # traceback and output of each failed cell, by its title
     for cell in chosen:
         record = existing(cell, store)
         if record is not None and record.detail:
             lines = visible(record.detail).rstrip().splitlines()
             details[cell.title()] = "\n".join(line[:LONGEST_LINE] for line in lines)[-MOST_PRINTED:]
-        state: str = "missing" if record is None else record.outcome
-        is_old = record is not None and is_stale(record)
-        is_whole = is_whole and state == "done" and not is_old
-        if is_old:
-            state += ", made at other versions"
-        by = ""
-        if (record is None or not is_final(record)) and locks.is_held(store.root, cell.lock_key):
-            holder = locks.holder(store.root, cell.lock_key)
-            state, by = "running", f"process {holder.pid} on {holder.host} since {holder.since}" if holder else ""
-        elif record is None and store.fit_path(checkpoint_key(to_do[cell.identity][1]), "checkpoint").exists():
-            state = "interrupted, will resume"
+        is_complete &= record is not None and record.outcome == "done" and not is_stale(record)
+        state, by = _state(cell, record, store, to_do)
         fit_s = record.timings.fit_s if record else None
         rows.append(
             {
@@ -179,7 +193,20 @@ def _status(arguments: argparse.Namespace) -> int:
     if untrusted:
         folder = store.root / quarantine.FOLDER
         print(f"{untrusted} files were set aside as untrusted: see {folder / quarantine.REASONS}", file=sys.stderr)
-    return 0 if is_whole else INCOMPLETE
+    return 0 if is_complete else INCOMPLETE
+
+
+def _state(
+    cell: Cell, record: Record | None, store: Store, to_do: Mapping[str, tuple[Cell, list[Cell]]]
+) -> tuple[str, str]:
+    """Return the state of a cell, and which process works on it; `to_do`: from `_as_fitted`."""
+    if (record is None or not is_final(record)) and locks.is_held(store.root, cell.lock_key):
+        holder = locks.holder(store.root, cell.lock_key)
+        return "running", f"process {holder.pid} on {holder.host} since {holder.since}" if holder else ""
+    if record is None:
+        checkpoint = store.fit_path(checkpoint_key(to_do[cell.identity][1]), "checkpoint")
+        return "interrupted, will resume" if checkpoint.exists() else "missing", ""
+    return record.outcome + (", made at other versions" if is_stale(record) else ""), ""
 
 
 def _failure_texts(details: Mapping[str, str], wide: bool) -> Iterator[str]:

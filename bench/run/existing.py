@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 from bench.core.reasons import Reason
@@ -50,8 +50,3 @@ def final(cell: Cell, store: Store, data_dir: Path | None = None) -> Record | No
     """Return the stored record of a cell if a second run keeps it, else None."""
     record = existing(cell, store)
     return record if record is not None and is_final(record, data_dir) else None
-
-
-def unfinished(cells: Iterable[Cell], store: Store, data_dir: Path | None = None) -> list[Cell]:
-    """Return the cells that a run would still work on."""
-    return [cell for cell in cells if final(cell, store, data_dir) is None]

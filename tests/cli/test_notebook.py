@@ -64,6 +64,12 @@ def test_wrong_answers_or_labels_are_refused(answers, labels, error, message):
         bench.evaluate(answers, labels)
 
 
+@pytest.mark.parametrize("counts", [{"rows": -3}, {"rows": 0}, {"draws": 0}])
+def test_a_posterior_is_asked_for_at_least_one_draw_and_row(counts):
+    with pytest.raises(ConfigError, match="give at least 1 of each"):
+        bench.evaluate(bench.fit("uniform", profile="smoke"), **counts)
+
+
 def test_an_unknown_hyper_parameter_names_the_nearest():
     with pytest.raises(ConfigError, match=r"'epoch'.*epochs"):
         bench.fit("mlp", profile="smoke", epoch=2)
