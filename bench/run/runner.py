@@ -86,7 +86,7 @@ def run(
             tell(group, Waiting())
             time.sleep(BUSY_WAIT_S)
             return None
-        except StoreError as error:  # the locks of these cells cannot be made; those of others perhaps can
+        except StoreError as error:  # these cells cannot be locked, read or written; others perhaps can
             return [Result(cell, "failed", str(error), was_there=False) for cell in group]
 
     if isinstance(executor, str):

@@ -50,7 +50,7 @@ def do_task(
         task: what to do.
         send: takes the child's events.
         scratch: where to make the folder; None for the system's default.
-        wanted: called after each event; if it returns False, the child is ended.
+        wanted: called at each event; if it returns False, the child is ended.
     """
     failure, out_of_time, printed = "", False, ""
     with tempfile.TemporaryDirectory(prefix="bnn-bench-", dir=scratch) as root:
