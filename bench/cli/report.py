@@ -41,7 +41,7 @@ def _report(arguments: argparse.Namespace) -> int:
     if page.is_dir():
         raise ConfigError(f"--output {page} is a folder; give the page's file, as {page / 'index.html'}")
     below = None if arguments.output else arguments.results
-    check_writable(page.parent, below)  # say so before the work, not after it
+    check_writable(page.parent, below)  # before the work, so that none is lost
     material = material_of(arguments)
     content = collect(material, with_figures="html" in arguments.format and not arguments.no_figures)
     written = write_report(content, page, arguments.format, below)

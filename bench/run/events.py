@@ -122,7 +122,7 @@ Event: TypeAlias = (
 )
 Send: TypeAlias = Callable[[Event], object]
 
-SHOWN = ("accuracy", "rmse")  # the number that `Recorded` shows: the first that a record has
+RESULT_METRICS = ("accuracy", "rmse")  # the first that a record has is its `Recorded.result`
 _decoder: msgspec.json.Decoder[Event] = msgspec.json.Decoder(Event)
 
 
@@ -134,7 +134,7 @@ def recorded(key: str, record: Record, was_there: bool = False) -> Recorded:
 def _result(record: Record) -> str:
     """Return the accuracy, or the error of a regression, as text; '' after short epochs: their numbers say nothing."""
     if profile(record.profile).steps_per_epoch is None:
-        for name in SHOWN:
+        for name in RESULT_METRICS:
             for key, value in record.metrics.items():
                 if value is not None and key.rsplit("/", 1)[-1] == name:
                     return f"{name} {FRACTION.text(value)}"
