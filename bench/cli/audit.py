@@ -1,4 +1,4 @@
-"""`audit`: known mistakes in documents, approaches, records and data; or every check of one approach."""
+"""`audit`: find known mistakes in documents, approaches, records and data; or make every check of one approach."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from bench.cli import FAILED, INCOMPLETE
-from bench.cli.options import add_place, add_wide, check_place, check_records, warn
+from bench.cli.options import add_record_options, add_wide, check_conditions, check_records, given_path, warn
 from bench.core.errors import ConfigError, MissingFramework, check_known
 from bench.core.folder import Problem
 from bench.core.records import Record
@@ -48,20 +48,20 @@ def add(parser: argparse.ArgumentParser) -> None:
         metavar="PART|APPROACH",
         help=f"{', '.join(PARTS)} (default: all); or one approach: its name, NAME.py, or a folder with NAME.py",
     )
-    add_place(parser)
+    add_record_options(parser)
     add_wide(parser)
     parser.add_argument("--document", help="only this document and its approaches")
     parser.add_argument("--rule", help="only this rule")
     parser.add_argument("--library", metavar="NAME", help="audit what the example of another library trains, or of all")
     parser.add_argument("--write", action="store_true", help="with --library: store the result for the table")
     parser.add_argument("--rules", action="store_true", help="list the rules")
-    parser.add_argument("--data-dir", type=Path, help="folder with the data sets, looked at first")
+    parser.add_argument("--data-dir", type=given_path, help="folder with the data sets, looked at first")
     parser.add_argument("--json", action="store_true", help="for machines")
     parser.set_defaults(action=_audit)
 
 
 def _audit(arguments: argparse.Namespace) -> int:
-    check_place(arguments)
+    check_conditions(arguments)
     if arguments.rules:
         _print_rules(arguments.json)
         return 0
@@ -82,7 +82,7 @@ def _audit(arguments: argparse.Namespace) -> int:
 
 
 def _audit_library(arguments: argparse.Namespace) -> int:
-    """Audit the examples of a library, or of `all`, and tell each as soon as it is there."""
+    """Audit the examples of a library, or of `all`. Print each result as soon as it is there."""
     if arguments.what:
         raise ConfigError(f"--library audits a library alone; leave out '{arguments.what[0]}'")
     found: dict[str, LibraryReading] = {}
@@ -104,7 +104,7 @@ def _audit_library(arguments: argparse.Namespace) -> int:
 
 
 def _check_one(arguments: argparse.Namespace, given: str) -> int:
-    """Run the contract and the rules on one approach, and tell each as soon as it is there."""
+    """Check one approach against the contract and the rules. Print each result as soon as it is there."""
     if not given.endswith(OUTSIDE) and not Path(given).is_dir():
         check_known("part or approach", [*PARTS, *manifests()], given)
     counts: Counter[str] = Counter()
@@ -144,7 +144,7 @@ def _audit_parts(arguments: argparse.Namespace) -> int:
         for finding in found:
             print(shown(*finding_lines(finding)))
         print(_summary(found))
-    # A rule that fails in a document is a finding about the document. The exit code is about our own subjects.
+    # The exit code counts only mistakes of this suite: its approaches, records and data. A document may have mistakes.
     ours = [finding for finding in found if finding.subject not in DOCUMENTS]
     if any(finding.outcome == "fails" for finding in ours):
         return FAILED

@@ -11,7 +11,7 @@ import tempfile
 from pathlib import Path
 
 from bench.cli import FAILED, INCOMPLETE
-from bench.cli.options import add_results, add_wide, tell_place, warn
+from bench.cli.options import add_results, add_wide, given_path, say_if_shipped, warn
 from bench.core.errors import ConfigError
 from bench.core.project import RESULTS
 from bench.core.store import Store
@@ -31,8 +31,8 @@ def add(parser: argparse.ArgumentParser) -> None:
         "Exit codes: 0 all that both have is compared, whatever the differences; 2 a folder or option cannot be used, "
         "or nothing is in common; 3 some records lack a metric that others have, have no numbers, or cannot be read."
     )
-    parser.add_argument("a", type=Path, metavar="A", help="a results folder")
-    parser.add_argument("b", type=Path, nargs="?", metavar="B", help="another one (default: the shipped records)")
+    parser.add_argument("a", type=given_path, metavar="A", help="a results folder")
+    parser.add_argument("b", type=given_path, nargs="?", metavar="B", help="another one (default: the shipped records)")
     parser.add_argument(
         "--verify", action="store_true", help="check the records of A alone: numbers, rows, hashes, seeds; 1 if refused"
     )
@@ -53,7 +53,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def _verify(root: Path) -> int:
-    """Print what is wrong with a folder, and what could not be checked; return whether it is refused."""
+    """Print what is wrong with a folder, and what could not be checked; return the exit code."""
     if not root.is_dir():
         raise ConfigError(f"{root} is not a folder; give a results folder")
     n_records, remarks = verified(root)
@@ -110,7 +110,7 @@ def _comparison(arguments: argparse.Namespace) -> Comparison:
 
 
 def _sides(arguments: argparse.Namespace) -> tuple[Side, Side]:
-    """Read both folders; an option with a comma gives A's value and B's."""
+    """Read both folders. An option with a comma has a value for A and one for B."""
     wanted: list[dict[str, str | None]] = [{}, {}]
     for name in CONDITIONS:
         given: str | None = getattr(arguments, name)
@@ -129,14 +129,14 @@ def _sides(arguments: argparse.Namespace) -> tuple[Side, Side]:
 def add_entry(parser: argparse.ArgumentParser) -> None:
     """Add the options of `submit`."""
     parser.add_argument("approach", help="its finished records are copied, with their per-row scores")
-    add_results(parser, reads=True)
-    parser.add_argument("--to", type=Path, required=True, metavar="FOLDER", help="a new folder")
+    add_results(parser)
+    parser.add_argument("--to", type=given_path, required=True, metavar="FOLDER", help="a new folder")
     parser.set_defaults(action=_submit)
 
 
 def _submit(arguments: argparse.Namespace) -> int:
     source = Store(arguments.results)
-    tell_place(arguments)
+    say_if_shipped(arguments)
     if arguments.to.exists():
         raise ConfigError(f"{arguments.to} exists already; name a new folder with --to")
     every, problems = source.all_records()

@@ -5,16 +5,13 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
-from pathlib import Path
 
 from bench.cli import INCOMPLETE
-from bench.cli.options import say
+from bench.cli.options import given_path, say
 from bench.data.fetching import fetch
 from bench.data.inventory import DatasetCheck, list_datasets, verify
 from bench.data.listed import verify_listed
 from bench.show.terminal import shown
-
-FAILED = "FAIL"
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -24,13 +21,13 @@ def add(parser: argparse.ArgumentParser) -> None:
     verified = actions.add_parser("verify", help="check every byte")
     fetched = actions.add_parser("fetch", help="get what is missing")
     for sub, action in ((listed, _data_list), (verified, _data_verify), (fetched, _data_fetch)):
-        sub.add_argument("--data-dir", type=Path, help="folder with the data sets, looked at first")
+        sub.add_argument("--data-dir", type=given_path, help="folder with the data sets, looked at first")
         sub.set_defaults(action=action)
     listed.add_argument("--json", action="store_true", help="for machines")
     others = "data sets (default: all, and every other shipped file that has a list of hashes)"
     verified.add_argument("names", nargs="*", help=others)
     fetched.add_argument("names", nargs="*", help="data sets (default: all that are absent)")
-    fetched.add_argument("--from", dest="source", type=Path, help="a local copy instead of the network")
+    fetched.add_argument("--from", dest="source", type=given_path, help="a local copy instead of the network")
 
 
 def _data_list(arguments: argparse.Namespace) -> int:
@@ -52,14 +49,13 @@ def _data_verify(arguments: argparse.Namespace) -> int:
     checks += [] if arguments.names else verify_listed()
     for check in checks:
         name = f"{check.name} {check.file}".rstrip()
-        print(shown(f"{_state(check):<17}  {name}{f': {check.problem}' if check.problem else ''}"))
-    return 0 if all(_state(check) != FAILED for check in checks) else INCOMPLETE
+        state = "ok" if check.ok else "absent (optional)" if _may_be_absent(check) else "FAIL"
+        print(shown(f"{state:<17}  {name}{f': {check.problem}' if check.problem else ''}"))
+    return 0 if all(check.ok or _may_be_absent(check) for check in checks) else INCOMPLETE
 
 
-def _state(check: DatasetCheck) -> str:
-    if check.ok:
-        return "ok"
-    return "absent (optional)" if check.missing and check.optional else FAILED
+def _may_be_absent(check: DatasetCheck) -> bool:
+    return check.missing and check.optional
 
 
 def _data_fetch(arguments: argparse.Namespace) -> int:

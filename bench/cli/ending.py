@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from rich.text import Text
 
-from bench.cli.options import is_of_documents, place_options
+from bench.cli.options import is_of_documents, record_options
 from bench.core.text import counted, duration, one_line
 from bench.judge.stats.papers import PAPER
 from bench.plan.manifests import DOCUMENTS
@@ -30,19 +30,19 @@ def ending(results: Sequence[Result], seconds: float, arguments: argparse.Namesp
     Args:
         results: how its cells ended.
         seconds: how long the run took.
-        arguments: what was asked for.
+        arguments: the options of the run.
         width: columns that a reason is cut to; None: not cut.
     """
     bad = [result for result in results if result.outcome != "done"]
     new = sum(result.outcome == "done" and not result.was_there for result in results)
     count = f"{len(results) - len(bad)} of {counted(len(results), 'cell')} done, {new} of them in this call"
     lines = [*_reasons(bad, width), Text(f"{count}, in {duration(seconds)}")]
-    place = place_options(arguments)
+    records = record_options(arguments)
     if not bad and is_wiring_check(arguments):
         return [Text(f"wiring fine: {len(results)} of {len(results)}, in {duration(seconds)}")]
     if not bad:
-        return [*lines, Text(f"next: {_command(*_shown_by(results, arguments), *place)}")]
-    lines.append(Text(f"next: {_command('status', *_chosen(arguments), *place)} lists all"))
+        return [*lines, Text(f"next: {_command(*_shown_by(results, arguments), *records)}")]
+    lines.append(Text(f"next: {_command('status', *_chosen(arguments), *records)} lists all"))
     again = {"failed", "out-of-time", "skipped"} & {result.outcome for result in bad}
     if again:
         lines.append(Text(f"the same command tries again what is {' or '.join(sorted(again))}"))
@@ -50,12 +50,12 @@ def ending(results: Sequence[Result], seconds: float, arguments: argparse.Namesp
 
 
 def has_document(results: Sequence[Result]) -> bool:
-    """Return whether a run has cells of the documents' approaches or of the user's."""
+    """Return whether a run has cells of the documents' approaches, or of the user's own ones."""
     return any(group_of(result.cell.approach) == DOCUMENTS for result in results)
 
 
 def _shown_by(results: Sequence[Result], arguments: argparse.Namespace) -> tuple[str, ...]:
-    """Return the command that shows what a run was for."""
+    """Return the command that shows the numbers of a run."""
     if not is_of_documents(arguments):
         return ("table", "methods")
     if has_document(results):
@@ -65,12 +65,12 @@ def _shown_by(results: Sequence[Result], arguments: argparse.Namespace) -> tuple
 
 
 def is_wiring_check(arguments: argparse.Namespace) -> bool:
-    """Return whether a run only shows that everything works: after a few steps, no number means anything."""
+    """Return whether a run only tests that everything works: its epochs have a few steps, so numbers say nothing."""
     return profile(arguments.profile).steps_per_epoch is not None
 
 
 def _reasons(bad: Sequence[Result], width: int | None) -> list[Text]:
-    """Return a line for each outcome and reason, the most frequent first."""
+    """Return a line for each of the most frequent pairs of outcome and reason."""
     groups: dict[tuple[str, str], list[Result]] = {}
     for result in bad:
         groups.setdefault((result.outcome, result.reason), []).append(result)
@@ -89,6 +89,7 @@ def _reasons(bad: Sequence[Result], width: int | None) -> list[Text]:
 
 
 def _chosen(arguments: argparse.Namespace) -> list[str]:
+    """Return the options that choose the same cells again."""
     group = ["--group", arguments.group] if arguments.group else []
     words = ["--all"] if arguments.all else group or list(arguments.approaches)
     for option in ("recipe", "protocol"):
@@ -96,8 +97,8 @@ def _chosen(arguments: argparse.Namespace) -> list[str]:
             words += [f"--{option}", value]
     if arguments.seeds != (0,):
         is_count = arguments.seeds == tuple(range(len(arguments.seeds)))
-        some = ",".join(map(str, arguments.seeds)) + "," * (len(arguments.seeds) == 1)  # a number alone is a count
-        words += ["--seeds", str(len(arguments.seeds)) if is_count else some]
+        listed = ",".join(map(str, arguments.seeds)) + "," * (len(arguments.seeds) == 1)  # without comma: a count
+        words += ["--seeds", str(len(arguments.seeds)) if is_count else listed]
     if arguments.approach_path is not None:
         words += ["--approach-path", arguments.approach_path]
     return words + (["--apart"] if arguments.apart else [])

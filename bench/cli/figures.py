@@ -1,13 +1,11 @@
-"""`figures`: every figure that the records can make, as files."""
+"""`figures`: draw every figure for which there are records."""
 
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 
 from bench.cli import INCOMPLETE, options
-from bench.cli.options import add_baseline, add_place, check_records, folder, names, refuse_to_write, say
-from bench.cli.table import material_of, warn
+from bench.cli.table import material_of, warn_of_problems
 from bench.core.errors import ConfigError, check_known
 from bench.core.files import check_writable
 from bench.show.figures.catalogue import FORMATS, survey, write
@@ -19,23 +17,27 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "name", nargs="*", metavar="NAME", help="only these figures (default: all that the records allow)"
     )
-    add_place(parser)
-    add_baseline(parser)
+    options.add_record_options(parser)
+    options.add_baseline(parser)
     parser.add_argument(
         "--list", action="store_true", help="draw nothing; name the figures, and say why others are missing"
     )
-    parser.add_argument("--format", type=names, default=("svg",), metavar="F,...", help="svg, png (default: svg)")
-    parser.add_argument("--to", type=Path, metavar="DIR", help="folder of the files (default: RESULTS/figures)")
+    parser.add_argument(
+        "--format", type=options.names, default=("svg",), metavar="F,...", help="svg, png (default: svg)"
+    )
+    parser.add_argument(
+        "--to", type=options.given_path, metavar="DIR", help="folder of the files (default: RESULTS/figures)"
+    )
     parser.set_defaults(action=_figures)
 
 
 def _figures(arguments: argparse.Namespace) -> int:
     if arguments.to is None and not arguments.list:
-        refuse_to_write(arguments, "--to DIR")
-    check_records(arguments)
+        options.refuse_to_write(arguments, "--to DIR")
+    options.check_records(arguments)
     check_known("format", FORMATS, *arguments.format)
     material = material_of(arguments)
-    warn(material)
+    warn_of_problems(material)
     found, absent = survey(material)
     check_known("figure", [*(figure.name for figure in found), *(item.name for item in absent)], *arguments.name)
     for item in absent:
@@ -48,11 +50,11 @@ def _figures(arguments: argparse.Namespace) -> int:
             print(shown(f"{item.group:<14} {item.name}: not drawn: {item.reason}"))
         return 0
     chosen = [figure for figure in found if not arguments.name or figure.name in arguments.name]
-    place = arguments.to or folder(arguments, "figures")
+    place = arguments.to or options.folder(arguments, "figures")
     below = None if arguments.to else arguments.results
     check_writable(place, below)
     for path in write(chosen, place, arguments.format, below):
-        say(str(path))
+        options.say(str(path))
     if arguments.name:
         return 0
     for item in absent:

@@ -12,7 +12,7 @@ from contextlib import nullcontext
 from pathlib import Path
 
 from bench.cli import FAILED, INCOMPLETE
-from bench.cli.options import add_wide, count, given_folder, threads
+from bench.cli.options import add_wide, count, given_folder, given_path, threads
 from bench.core.errors import ConfigError, StoreError
 from bench.core.files import check_writable, write_atomically
 from bench.core.project import usual_results
@@ -28,14 +28,14 @@ def add(parser: argparse.ArgumentParser) -> None:
     """Add the options."""
     parser.add_argument(
         "--gate",
-        type=Path,
+        type=given_path,
         default=GATE,
         metavar="FILE",
         help=f"which cells and metrics to compare (default: {GATE.name})",
     )
     parser.add_argument(
         "--reference",
-        type=Path,
+        type=given_path,
         default=usual_results(),
         metavar="DIR",
         help="default: ./results, or if it has no records, the shipped records",
@@ -44,15 +44,17 @@ def add(parser: argparse.ArgumentParser) -> None:
     where.add_argument(
         "--results", type=given_folder, metavar="DIR", help="keep the fresh run here (default: a temporary one)"
     )
-    where.add_argument("--fresh", type=Path, metavar="DIR", help="judge this fresh run instead of making one")
+    where.add_argument("--fresh", type=given_path, metavar="DIR", help="judge this fresh run instead of making one")
     parser.add_argument(
         "--threads", type=threads, help="threads of a fit (default: all cores, a share of them with --workers)"
     )
     parser.add_argument(
         "--workers", type=count, metavar="N", help="fits at a time; repeats run one by one (default: 1)"
     )
-    parser.add_argument("--junit", type=Path, metavar="FILE", help="also write JUnit XML")
-    parser.add_argument("--summary", type=Path, metavar="FILE", help="also append Markdown, for a CI's summary page")
+    parser.add_argument("--junit", type=given_path, metavar="FILE", help="also write JUnit XML")
+    parser.add_argument(
+        "--summary", type=given_path, metavar="FILE", help="also append Markdown, for a CI's summary page"
+    )
     add_wide(parser)
     parser.add_argument("--json", action="store_true", help="for machines")
     parser.add_argument("--quiet", action="store_true", help="no progress")
@@ -61,16 +63,16 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def _gate(arguments: argparse.Namespace) -> int:
     if arguments.workers and arguments.fresh:
-        raise ConfigError("--workers is for the gate's own fresh run, and --fresh runs nothing")
+        raise ConfigError("--workers is for a new run, but --fresh judges an old one; leave one of the two out")
     if arguments.fresh is not None and not arguments.fresh.is_dir():
         raise ConfigError(f"--fresh {arguments.fresh} is not a folder; give one that a gate has filled")
     has_records = any(arguments.reference.glob("records/*/*.json"))
-    if arguments.fresh is None and not has_records:  # else the fresh run would be for nothing
+    if arguments.fresh is None and not has_records:  # say so before the fresh run, which takes long
         raise ConfigError(f"--reference {arguments.reference} has no records; give a folder that `run` has filled")
     gate = load_gate(arguments.gate)
     _check_files(arguments)
     report = _report(arguments, gate)
-    # Before anything else can fail:
+    # First, because writing the files below can fail:
     print(json.dumps(render.as_json(report), indent=1) if arguments.json else render.text(report))
     if arguments.junit is not None:
         write_atomically(arguments.junit, render.junit(report))
@@ -82,7 +84,7 @@ def _gate(arguments: argparse.Namespace) -> int:
 
 
 def _check_files(arguments: argparse.Namespace) -> None:
-    """Raise if the report's files cannot be written: before the fresh run, not after it."""
+    """Raise ConfigError or StoreError if the report's files cannot be written. Called before the fresh run."""
     path: Path | None = arguments.junit
     if path is not None:
         if path.is_dir():
@@ -110,7 +112,7 @@ def _report(arguments: argparse.Namespace, gate: Gate) -> GateReport:
 
 
 def _append(path: Path, text: str) -> None:
-    """Append to the summary: a hosted CI gives a file that other steps have written to."""
+    """Append to the summary file of a CI, to which other steps have written."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("a", encoding="utf-8") as file:

@@ -1,4 +1,4 @@
-"""`ladder`: what each correction, each way of measuring and each control is worth."""
+"""`ladder`: how much each correction, each way of measuring and each control changes the numbers."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 
 from bench.cli import INCOMPLETE, options
-from bench.cli.table import material_of, warn
+from bench.cli.table import material_of, warn_of_problems
 from bench.cli.training import add_training_on_request, train_on_request
 from bench.core.errors import ConfigError, unknown_name
 from bench.core.store import Store
@@ -31,7 +31,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     """Add the options."""
     parser.add_argument("approaches", nargs="*", metavar="APPROACH", help="see `python -m bench list`")
     parser.add_argument("--all", action="store_true", help="every approach that has a ladder")
-    options.add_place(parser)
+    options.add_record_options(parser)
     options.add_wide(parser)
     add_training_on_request(parser)
     parser.add_argument("--seeds", type=options.seeds, metavar="N", help="with --run: a count or a list (default: 3)")
@@ -42,7 +42,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def _ladder(arguments: argparse.Namespace) -> int:
-    options.check_place(arguments)
+    options.check_conditions(arguments)
     options.refuse_other_tasks(arguments)
     if arguments.run or arguments.write:
         options.refuse_to_write(arguments, "--results DIR")
@@ -55,17 +55,17 @@ def _ladder(arguments: argparse.Namespace) -> int:
     for one in ladders:
         if arguments.data_set not in (None, ALL, *one.ood):
             raise unknown_name(f"data set of the ladder of {one.approach}", arguments.data_set, (ALL, *one.ood))
-    options.tell_place(arguments)
+    options.say_if_shipped(arguments)
     code = _make(ladders, arguments) if arguments.run else 0
     material = material_of(arguments)
-    warn(material)
+    warn_of_problems(material)
     _show(ladders, material, arguments)
     return INCOMPLETE if material.problems else code
 
 
 def _make(ladders: Sequence[Ladder], arguments: argparse.Namespace) -> int:
-    """Train and measure what the ladders lack, then read from the fits what no record holds."""
-    from bench.judge.ladder.taking import read_missing  # imports PyTorch, which showing a ladder does not need
+    """Train and measure what the ladders lack, then compute from the fits the numbers that no record has."""
+    from bench.judge.ladder.taking import read_missing  # not at the top: it imports PyTorch, which needs seconds
 
     options.check_device(arguments.device)
     conditions = {"profile": arguments.profile, "device": arguments.device, "precision": arguments.precision}

@@ -24,7 +24,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 class ListedApproach(msgspec.Struct, rename={"runs_here": "runs here"}):
-    """What is told of an approach."""
+    """What the command prints about an approach."""
 
     approach: str
     title: str
@@ -59,7 +59,7 @@ def _list(arguments: argparse.Namespace) -> int:
 
 
 def _why_broken(entry: ApproachManifest) -> str:
-    """Return why an approach from outside cannot be used, '' if it can; ours are imported only when they run."""
+    """Return why a user's approach cannot be used, '' if it can. The suite's own approaches are not tried."""
     try:
         if entry.module:
             build(entry, resolve(entry, "published"), profile("smoke"))

@@ -1,6 +1,6 @@
 """The command line, `python -m bench COMMAND`; exit codes: 0 fine, 1 a check failed, 2 usage, 3 something missing.
 
-Only the file of the command that was asked for is imported, so that no command waits for what another one needs.
+Only the file of the given command is imported, so that no command waits for the imports of another.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from bench.core.version import VERSION
 UNKNOWN_OPTION = re.compile(r"unrecognized arguments: (?P<given>-[\w-]+)")
 UNKNOWN_CHOICE = re.compile(r"invalid choice: '(?P<given>[^']*)' \(choose from (?P<known>[^)]*)\)")
 CANNOT_WRITE = (errno.ENOSPC, errno.EFBIG, errno.EIO, errno.EDQUOT)  # a full disk, a limit, a broken device
-LONGEST = 400  # characters of a parser's message, which repeats what was typed
+LONGEST = 400  # characters of an error message, which repeats what the user typed
 PROG = "python -m bench"
 UNFOLDED = 10_000  # columns with --wide
 DESCRIPTION = "Do the published numbers of Bayesian neural networks hold?"
 
 
 class Command(NamedTuple):
-    """Where a command is, and what it does."""
+    """Where the code of a command is, and what it does."""
 
     place: str  # MODULE:FUNCTION; the function adds the command's options and its action to a parser
     help: str
@@ -62,11 +62,11 @@ class Parser(argparse.ArgumentParser):
     """A parser whose errors are one line: they raise ConfigError."""
 
     def error(self, message: str) -> NoReturn:
-        """Raise ConfigError that says where help is."""
+        """Raise ConfigError with the message, a suggestion, and the command that shows help."""
         raise ConfigError(f"{one_line(message, LONGEST)}{self._nearest(message)}; see `{self.prog} --help`")
 
     def _nearest(self, message: str) -> str:
-        """Return a suggestion, if the message of argparse names an unknown option or choice."""
+        """Return a suggestion if argparse's message names an unknown option or choice, else ''."""
         option, choice = UNKNOWN_OPTION.search(message), UNKNOWN_CHOICE.search(message)
         known: list[str] = list(self._option_string_actions)
         given = option["given"] if option else ""
@@ -83,12 +83,12 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def parse(words: Sequence[str]) -> argparse.Namespace:
-    """Return what a command line asks for; raises ConfigError on what cannot be parsed."""
+    """Return the parsed command line; raises ConfigError if it cannot be parsed."""
     if not words:
         raise ConfigError(f"no command given; see `{PROG} --help`")
     name, *rest = words
     if name.startswith("-"):
-        return _top().parse_args(words)  # --help and --version end the process, all else is an error
+        return _top().parse_args(words)  # --help and --version end the process, other words are an error
     if name not in COMMANDS:
         raise unknown_name("command", one_line(name, LONGEST), COMMANDS)
     module, _, function = COMMANDS[name].place.partition(":")
@@ -99,9 +99,9 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
 
 
 def act(arguments: argparse.Namespace) -> int:
-    """Do what a command line asks for and return the exit code."""
+    """Run a parsed command and return the exit code."""
     if getattr(arguments, "wide", False):
-        os.environ["COLUMNS"] = str(UNFOLDED)  # Rich and `bench.show.terminal.screen` ask it
+        os.environ["COLUMNS"] = str(UNFOLDED)  # Rich and `bench.show.terminal.screen` read it
     action: Callable[[argparse.Namespace], int] = arguments.action
     return action(arguments)
 
@@ -111,13 +111,13 @@ def guarded(action: Callable[[], int]) -> int:
     _open_closed_streams()
     try:
         code = action()
-        sys.stdout.flush()  # here, and not when the process ends: an error must become one line
+        sys.stdout.flush()  # now, not at the end of the process, so that an error becomes one line
         return code
     except BenchError as error:
         _say(f"error: {one_line(str(error))}")
         return USAGE
     except BrokenPipeError:
-        _give_up_output()  # the reader of our output has gone; nothing is left to say
+        _give_up_output()  # the program that read our output has ended
         return 0
     except OSError as error:
         if error.filename is not None:
@@ -135,19 +135,19 @@ def guarded(action: Callable[[], int]) -> int:
 
 
 def _open_closed_streams() -> None:
-    """Give the process an output where it was started without one; else the next file would take its number."""
+    """Open /dev/null in the place of a closed output. Otherwise the next file that is opened would get its number."""
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115 - open as long as the process
 
 
 def _say(line: str) -> None:
-    with contextlib.suppress(OSError):  # where errors cannot be written either, the exit code tells
+    with contextlib.suppress(OSError):  # if errors cannot be written either, only the exit code tells
         print(line, file=sys.stderr, flush=True)
 
 
 def _give_up_output() -> None:
-    """Discard unwritten output, so that Python's exit does not raise the same error again."""
+    """Discard the unwritten output, so that Python does not raise the same error again when it exits."""
     with contextlib.suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 

@@ -1,6 +1,6 @@
-"""The suite in three lines of Python: what `import bench` offers to a notebook. docs/python.md has examples.
+"""The functions of `import bench`, for notebooks. docs/python.md has examples.
 
-Nothing here writes a file. `python -m bench run` makes records; `fit` is for looking at one network.
+Nothing here writes a file. `fit` trains one network to look at; `python -m bench run` makes records.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from bench.core.metric_table import N_CLASSES
 from bench.core.project import usual_results
 from bench.data.splits import load_split, toy_split
 from bench.interface import Noise, Posterior, Split, Task
-from bench.measure.measuring import draws_of, predict_split
+from bench.measure.measuring import draws_of, first_rows, predict_split
 from bench.measure.metrics.arrays import Labels
 from bench.measure.metrics.draws import draw_hits, reduce_draws
 from bench.measure.metrics.evaluate import evaluate_classification
@@ -31,7 +31,7 @@ from bench.show.frame import records_frame
 from bench.show.predict import fits, rules
 from bench.show.predict.predictor import PictureAnswer, Predictor
 
-NORMALISED = 1e-3  # the most by which the probabilities of a row may miss a sum of 1
+NORMALISED = 1e-3  # largest allowed difference between 1 and the sum of a row's probabilities
 
 Answers = Tensor | NDArray[np.generic]
 """Probabilities [N, K], or log-probabilities of S draws [S, N, K], nats."""
@@ -58,7 +58,7 @@ def fit(
         device: cpu, cuda or cuda:N.
         data_dir: folder with the data sets, looked at first.
         tell: called after every epoch.
-        changes: hyper-parameters of the approach by name, such as `epochs=1`; they come last.
+        changes: hyper-parameters of the approach by name, such as `epochs=1`; they override the recipe and the profile.
 
     Raises:
         ConfigError: unknown name or hyper-parameter.
@@ -84,19 +84,21 @@ def evaluate(
     """Return accuracy, NLL, Brier score, calibration, refusal and more; `python -m bench table definitions` has units.
 
     Args:
-        answers: a posterior, which is asked for MNIST's official test images; or probabilities [N, K]; or the
-            log-probabilities of S draws [S, N, K] in nats. Arrays of NumPy and tensors of PyTorch are welcome.
-        labels: int [N] of the arrays' rows; a posterior needs none.
-        draws: of a posterior.
-        rows: ask a posterior for the first test images only; None for all 10,000.
+        answers: a posterior, which predicts MNIST's official test images; or probabilities [N, K]; or the
+            log-probabilities of S draws [S, N, K] in nats. Arrays may be of NumPy or of PyTorch.
+        labels: int [N], the classes of the arrays' rows; not used with a posterior.
+        draws: number of draws from a posterior.
+        rows: number of test images that a posterior predicts, from the first; None for all 10,000.
 
     Raises:
-        ConfigError: labels are missing or do not fit, or the numbers are no probabilities.
-        ContractViolation: log-probabilities that are not normalised.
+        ConfigError: labels are missing or do not match the answers, the numbers are not probabilities, or `draws` or
+            `rows` is below 1.
+        ContractViolation: the log-probabilities are not normalised.
     """
     if isinstance(answers, Posterior):
-        test = load_split("test10k", 0)
-        test = test if rows is None else test.select(torch.arange(min(rows, len(test))))
+        if draws < 1 or (rows is not None and rows < 1):
+            raise ConfigError(f"draws={draws} and rows={rows} were given; give at least 1 of each")
+        test = first_rows(load_split("test10k", 0), rows)
         asked = draws_of(answers, draws)
         predicted = predict_split(answers, test, asked)
         return evaluate_classification(predicted.summary, test.y.numpy(), predicted.hits, answers.noise)[0]
@@ -104,7 +106,7 @@ def evaluate(
         raise ConfigError("answers were given without labels; give labels of shape [N], one class for each row")
     labels = _tensor(labels)
     if not len(labels):
-        raise ConfigError("answers of no row were given; give at least one")
+        raise ConfigError("answers without rows were given; give at least one row")
     log_probs = _log_probabilities(_tensor(answers))
     hits = draw_hits(log_probs, labels)
     noise: Noise = "none" if len(log_probs) == 1 else "weights"
@@ -112,7 +114,10 @@ def evaluate(
 
 
 def records(results: str | Path | None = None, profile: str | None = None) -> pd.DataFrame:
-    """Return the metrics of records, a row for each: by default ./results, or else the records of the suite."""
+    """Return the metrics of a folder of records, one row for each metric.
+
+    The default is ./results, or if it has no records, those that come with the suite.
+    """
     return records_frame(usual_results() if results is None else results, profile)
 
 
@@ -124,19 +129,19 @@ def predict(
     draws: int = 100,
     rule: str = rules.DEFAULT,
 ) -> list[PictureAnswer]:
-    """Return what a trained network says of PNG or JPEG pictures of digits.
+    """Return the answers of a trained network to PNG or JPEG pictures of digits.
 
     Args:
         images: paths.
         approach: the network that answers.
         recipe: how it was trained.
-        results: folder with its fit; by default ./results, or else the shipped networks.
-        draws: of the posterior.
-        rule: when it says "I don't know": median, strict, entropy or mutual-information.
+        results: folder with its fit; by default ./results, or if nothing was trained there, the shipped networks.
+        draws: number of draws from the posterior.
+        rule: the rule that decides when it says "I don't know": median, strict, entropy or mutual-information.
 
     Raises:
         ConfigError: unknown name, or no such fit.
-        UnusableImage: a picture that is no digit on a plain ground.
+        UnusableImage: a picture does not show a digit on a plain background.
     """
     place = usual_results("fits", fits.SHIPPED) if results is None else Path(results)
     predictor = Predictor(place, approach, recipe, n_draws=draws, rule=rule)

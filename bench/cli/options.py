@@ -1,4 +1,4 @@
-"""What several commands share: the forms of options, the selection of cells and of records."""
+"""What several commands share: types of options, and the options that choose cells and records."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from bench.plan.registry import refused_for_its_name
 from bench.run.remote.interpreters import interpreters, with_their_cells
 from bench.run.remote.opening import is_pool
 
-MOST_SEEDS = 10_000  # in one call; every one is a cell in memory
+MOST_SEEDS = 10_000  # in one call; for every seed, cells are in memory
 LARGEST_SEED = 2**63 - 1
 MOST_THREADS = 1024
 USUAL = {"profile": "full", "device": "cpu", "precision": "float32"}
 
 
 def seeds(text: str) -> tuple[int, ...]:
-    """Return the seeds that an option names: a count (3) or a list (0,4,7). A list of one ends with a comma (4,)."""
+    """Return the seeds of an option: a count (3) or a list (0,4,7). A list of one seed ends with a comma (4,)."""
     try:
         numbers = [int(part) for part in text.removesuffix(",").split(",")]
     except ValueError:
@@ -46,18 +46,18 @@ def seeds(text: str) -> tuple[int, ...]:
     if max(numbers) > LARGEST_SEED:
         raise argparse.ArgumentTypeError(f"seed {max(numbers)} is above {LARGEST_SEED}")
     if len(set(numbers)) < len(numbers):
-        raise argparse.ArgumentTypeError(f"seeds '{text}' name one twice; give each once")
+        raise argparse.ArgumentTypeError(f"seeds '{text}' contain a seed twice; give each seed once")
     return tuple(numbers)
 
 
 def add_wide(parser: argparse.ArgumentParser) -> None:
-    """Add the option that shows everything, a line for each row, however long."""
+    """Add the option that prints all columns, and every row on one line, however long."""
     text = "every column, a line a row (default: as much as fits the terminal, or 120 columns in a pipe)"
     parser.add_argument("--wide", action="store_true", help=text)
 
 
 def names(text: str) -> tuple[str, ...]:
-    """Return the names of a list separated by commas."""
+    """Return the names in a list with commas, each once."""
     return tuple(dict.fromkeys(part.strip() for part in text.split(",")))
 
 
@@ -73,7 +73,7 @@ def count(text: str) -> int:
 
 
 def threads(text: str) -> int:
-    """Return a number of threads."""
+    """Return a number of threads from 1 to MOST_THREADS."""
     try:
         value = int(text)
     except ValueError:
@@ -85,7 +85,7 @@ def threads(text: str) -> int:
 
 
 def seconds(text: str) -> float:
-    """Return a duration from 0."""
+    """Return a duration of 0 or more."""
     return 0.0 if text in ("0", "0.0") else positive(text)
 
 
@@ -101,7 +101,7 @@ def positive(text: str) -> float:
 
 
 def given_path(text: str) -> Path:
-    """Return a path; an empty one would be the folder that the command runs in."""
+    """Return a path. An empty text is an error: pathlib would make it the current folder."""
     if not text:
         raise argparse.ArgumentTypeError("the name is empty; give a file or a folder, or leave the option out")
     return Path(text)
@@ -110,13 +110,13 @@ def given_path(text: str) -> Path:
 def given_folder(text: str) -> Path:
     """Return the path of a folder, which need not exist yet."""
     path = given_path(text)
-    if os.path.isfile(path):  # pathlib's raises where the user may not look
+    if os.path.isfile(path):  # not `path.is_file()`, which raises if the user may not read the parent folder
         raise argparse.ArgumentTypeError(f"{text} is a file; give a results folder")
     return path
 
 
 def _approach_folder(text: str) -> str:
-    """Register a folder of approaches, before anything reads the registry."""
+    """Register a folder of approaches. This happens while options are parsed, before anything reads the registry."""
     if not given_path(text).is_dir():
         raise argparse.ArgumentTypeError(f"{text} is not a folder; give one with NAME.py and NAME.toml")
     plugins.add_to_path(text)
@@ -124,7 +124,7 @@ def _approach_folder(text: str) -> str:
 
 
 def add_approach_path(parser: argparse.ArgumentParser) -> None:
-    """Add the option that registers approaches from outside."""
+    """Add the option that registers a folder with the user's own approaches."""
     parser.add_argument(
         "--approach-path",
         type=_approach_folder,
@@ -134,12 +134,12 @@ def add_approach_path(parser: argparse.ArgumentParser) -> None:
 
 
 def add_results(parser: argparse.ArgumentParser, reads: bool = True) -> None:
-    """Add the option that says which results folder is meant.
+    """Add the option that names the results folder.
 
     Args:
         parser: gets the option.
-        reads: the command reads records. If the user has none, it reads those that come with the suite. A command that
-            makes records uses the user's folder alone.
+        reads: True for a command that reads records. If ./results has none, it reads those that come with the suite.
+            A command that makes records never does so.
     """
     default = usual_results() if reads else OWN
     text = f"default: ./{OWN}" + (", or if it has no records, the shipped records" if reads else "")
@@ -147,24 +147,24 @@ def add_results(parser: argparse.ArgumentParser, reads: bool = True) -> None:
 
 
 def is_shipped(arguments: argparse.Namespace) -> bool:
-    """Return whether a command was not told which results folder to read, and falls back on the shipped records."""
-    return arguments.results is RESULTS  # a path that the user gives is another object, even if it is the same folder
+    """Return whether a command reads the shipped records because the user named no results folder."""
+    return arguments.results is RESULTS  # a path that the user gives is another object, even of the same folder
 
 
-def tell_place(arguments: argparse.Namespace) -> None:
+def say_if_shipped(arguments: argparse.Namespace) -> None:
     """Say on the error output that the shipped records are read, if the user named no folder."""
     if is_shipped(arguments):
         print(f"reading what comes with the suite, in {RESULTS}", file=sys.stderr)
 
 
 def refuse_to_write(arguments: argparse.Namespace, option: str) -> None:
-    """Raise ConfigError if a command would write beside the shipped records; `option` says what to give."""
+    """Raise ConfigError if a command would write beside the shipped records; `option`: what the user must give."""
     if is_shipped(arguments):
         raise ConfigError(f"the shipped records are read-only; give {option}")
 
 
-def add_place(parser: argparse.ArgumentParser, reads: bool = True) -> None:
-    """Add the options that say which records are meant; `reads`: see `add_results`."""
+def add_record_options(parser: argparse.ArgumentParser, reads: bool = True) -> None:
+    """Add the options that choose records; `reads`: see `add_results`."""
     add_approach_path(parser)
     add_results(parser, reads)
     parser.add_argument("--profile", default="full", help=f"{', '.join(PROFILES)} (default: full)")
@@ -175,25 +175,25 @@ def add_place(parser: argparse.ArgumentParser, reads: bool = True) -> None:
 
 
 def add_baseline(parser: argparse.ArgumentParser) -> None:
-    """Add the option that names more records to show beside the records of --results."""
+    """Add the option that names more records, to show beside those of --results."""
     parser.add_argument(
         "--baseline",
-        type=lambda text: None if text == "none" else Path(text),
+        type=lambda text: None if text == "none" else given_path(text),
         default=RESULTS,
         metavar="DIR",
         help="records to show beside those of --results, or none (default: the shipped records)",
     )
 
 
-def place_options(arguments: argparse.Namespace) -> list[str]:
-    """Return the options that lead another command to the same records."""
+def record_options(arguments: argparse.Namespace) -> list[str]:
+    """Return the options with which another command reads the same records."""
     given = {name: str(getattr(arguments, name)) for name in ("results", *USUAL)}
     usual = {"results": str(OWN), **USUAL}
     return [word for name, value in given.items() if value != usual[name] for word in (f"--{name}", value)]
 
 
 def folder(arguments: argparse.Namespace, kind: str) -> Path:
-    """Return the folder for what is made from the chosen records. Each set of conditions has a folder of its own."""
+    """Return the folder for tables or figures (`kind`). Every profile, device and precision has its own folder."""
     parts = [arguments.profile, arguments.device.split(":")[0], arguments.precision]
     name = "-".join(part for part, usual in zip(parts, USUAL.values(), strict=True) if part != usual)
     place: Path = arguments.results / kind
@@ -223,28 +223,28 @@ def add_selection(parser: argparse.ArgumentParser) -> None:
         help="another Python for an approach whose framework this Python lacks (docs/interpreters.md)",
     )
     add_task(parser)
-    add_place(parser, reads=False)
+    add_record_options(parser, reads=False)
 
 
 def add_task(parser: argparse.ArgumentParser) -> None:
-    """Add the option that says what is learnt."""
+    """Add the option that names the task."""
     text = f"what is learnt: {' or '.join(TASKS)} (default: mnist; docs/methods.md)"
     parser.add_argument("--task", default="mnist", help=text)
 
 
 def take_task(arguments: argparse.Namespace) -> None:
-    """Replace the profile by that of the task, once; raises ConfigError for an unknown task."""
+    """Replace the profile by that of the task; a second call changes nothing. Raises ConfigError for unknown tasks."""
     arguments.profile = profile_of_task(arguments.profile, arguments.task)
     arguments.task = "mnist"
 
 
 def is_of_documents(arguments: argparse.Namespace) -> bool:
-    """Return whether the chosen records are of MNIST, the task of the documents."""
+    """Return whether the task is MNIST, which the documents learn."""
     return profile(arguments.profile).task == "mnist"
 
 
 def refuse_other_tasks(arguments: argparse.Namespace) -> None:
-    """Raise ConfigError where a command without `--task` is given the profile of another task than mnist."""
+    """Raise ConfigError if a command that has no option --task gets the profile of another task than mnist."""
     if not is_of_documents(arguments) and not hasattr(arguments, "task"):
         raise ConfigError(
             f"profile {arguments.profile} belongs to another task than mnist; this command reads records of mnist: "
@@ -264,10 +264,10 @@ def select(arguments: argparse.Namespace) -> list[Cell]:
         raise ConfigError("nothing chosen; give --all or names of approaches (see `python -m bench list`)")
     for name in arguments.approaches:
         refused = refused_for_its_name(name)
-        if refused is not None:  # the user may mean either of the two
+        if refused is not None:  # the user may mean this approach or the suite's one of the same name
             raise ConfigError(f"approach {name} ({refused.where}) cannot be used: {refused.error}")
     _check_device_name(arguments.device)
-    if not is_pool(getattr(arguments, "executor", "process")):  # the machines of a pool have devices of their own
+    if not is_pool(getattr(arguments, "executor", "process")):  # a pool does not use this machine's devices
         check_device(arguments.device)
     selection = Selection(
         approaches=tuple(arguments.approaches),
@@ -289,18 +289,18 @@ def _check_device_name(name: str) -> None:
 
 
 def check_device(name: str) -> None:
-    """Raise ConfigError on a device that is unknown or not there."""
+    """Raise ConfigError if a device is unknown, or this machine does not have it."""
     _check_device_name(name)
     if name == "cpu":
         return
-    import torch  # takes seconds, and only a GPU needs it here
+    import torch  # not at the top: it takes seconds, and only GPUs need it here
 
     index = int(name.split(":")[1]) if ":" in name else 0
     if index >= torch.cuda.device_count():
         raise ConfigError(f"device '{name}' is not there; this machine has {torch.cuda.device_count()} CUDA devices")
 
 
-def check_place(arguments: argparse.Namespace) -> None:
+def check_conditions(arguments: argparse.Namespace) -> None:
     """Raise ConfigError on an unknown profile, device or precision."""
     _check_device_name(arguments.device)
     profile(arguments.profile)  # raises for an unknown one
@@ -308,22 +308,22 @@ def check_place(arguments: argparse.Namespace) -> None:
 
 
 def check_records(arguments: argparse.Namespace) -> None:
-    """Raise ConfigError where no records can be read: an unknown place, or no results folder."""
-    check_place(arguments)
+    """Raise ConfigError if no records can be read: unknown options, or a folder that does not exist."""
+    check_conditions(arguments)
     refuse_other_tasks(arguments)
     if not arguments.results.is_dir():
         raise ConfigError(f"--results {arguments.results} is not a folder; give one that `run` has filled")
     baseline: Path | None = getattr(arguments, "baseline", None)
     if baseline is not None and not baseline.is_dir():
         raise ConfigError(f"--baseline {baseline} is not a folder; give one that `run` has filled, or none")
-    tell_place(arguments)
+    say_if_shipped(arguments)
 
 
 def say(text: str) -> None:
-    """Print text that may come from a file on standard output. Tables are printed elsewhere."""
+    """Print text on standard output. Control characters in it, which a file may contain, are made visible."""
     print(visible(text), flush=True)
 
 
 def warn(problem: str) -> None:
-    """Print a warning in one line on stderr."""
+    """Print a warning in one line on the error output."""
     print(f"warning: {one_line(problem)}", file=sys.stderr)

@@ -1,4 +1,4 @@
-"""`predict`: pictures of digits, answered by the trained approaches: the digit, or "I don't know"."""
+"""`predict`: ask trained networks which digit a picture shows; the answer is the digit, or "I don't know"."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from bench.cli import USAGE
-from bench.cli.options import add_approach_path, given_folder, tell_place, warn
+from bench.cli.options import add_approach_path, given_folder, given_path, say_if_shipped, warn
 from bench.core.errors import BenchError, ConfigError, UnusableImage
 from bench.core.project import usual_results
 from bench.core.store import Store
@@ -37,7 +37,7 @@ def add(parser: argparse.ArgumentParser) -> None:
         default="median",
         help='rule for "I don\'t know": median (default), strict, entropy, mutual-information',
     )
-    parser.add_argument("--figure", type=Path, metavar="FILE", help="draw the answers: .png, .svg or .pdf")
+    parser.add_argument("--figure", type=given_path, metavar="FILE", help="draw the answers: .png, .svg or .pdf")
     parser.add_argument("--json", action="store_true", help="for machines")
     parser.add_argument(
         "--results",
@@ -62,7 +62,7 @@ def _predict(arguments: argparse.Namespace) -> int:
         raise ConfigError("give either --all or --approach, not both")
     if arguments.figure is not None:
         show.check_figure(arguments.figure, arguments.images)
-    tell_place(arguments)
+    say_if_shipped(arguments)
     predictors = _predictors(arguments)
     images, unusable = _read(arguments.images)
     by_approach = [predictor.answers(images) for predictor in predictors]
@@ -84,7 +84,7 @@ def _predict(arguments: argparse.Namespace) -> int:
 
 
 def _predictors(arguments: argparse.Namespace) -> list[Predictor]:
-    """Return the predictors. If no approach is named, a fit that cannot be loaded is left out with a warning."""
+    """Return the networks that answer. If the user named no approach, one that cannot be loaded gives a warning."""
     store = Store(arguments.results)
     recipes = tuple(dict.fromkeys(arguments.recipe)) or ("published",)
     names = tuple(dict.fromkeys(arguments.approach))
@@ -104,7 +104,7 @@ def _predictors(arguments: argparse.Namespace) -> list[Predictor]:
 
 
 def _read(paths: Sequence[Path]) -> tuple[list[Normalised], list[tuple[Path, str]]]:
-    """Return the pictures, and of those that cannot be used the reasons."""
+    """Return the usable pictures, and the paths of the others with the reasons."""
     images, unusable = [], []
     for path in paths:
         try:

@@ -1,4 +1,4 @@
-"""`reference`: the reference distributions, stage by stage: what is missing, how long it takes, and making it."""
+"""`reference`: the cells of the reference distributions, by stage: which are missing, and how long they take."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import sys
 from typing import NamedTuple
 
 from bench.cli import INCOMPLETE
-from bench.cli.options import add_results, add_wide, check_device, refuse_to_write, seeds, tell_place
+from bench.cli.options import add_results, add_wide, check_device, refuse_to_write, say_if_shipped, seeds
 from bench.cli.training import add_training_on_request, train_on_request
 from bench.core.errors import check_known
 from bench.core.reasons import in_words
@@ -17,7 +17,7 @@ from bench.core.text import counted, duration
 from bench.judge.gate.reference import STAGES, RecipeToDo, cells_of_stage, in_cost_order
 from bench.plan.cells import Cell, Selection
 from bench.plan.costs import estimates, speed_here
-from bench.run.existing import unfinished
+from bench.run.existing import final
 from bench.run.remote.opening import is_pool, threads_of_a_fit
 from bench.show.cells import Table
 from bench.show.terminal import shown
@@ -26,7 +26,7 @@ NAMES = tuple(STAGES)
 
 
 class StageLine(NamedTuple):
-    """A line of the command's output: a stage as a whole, or one recipe of it that is to do."""
+    """A line of the command's output: a whole stage, or one of its recipes that has missing cells."""
 
     stage: str
     what: str
@@ -35,7 +35,7 @@ class StageLine(NamedTuple):
     expected_s: float | None
 
 
-FIELDS = ("stage", "what", "seeds", "to do", "expected_s")  # of `StageLine`, as they are named for machines
+FIELDS = ("stage", "what", "seeds", "to do", "expected_s")  # names of the fields of `StageLine` in JSON
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -54,7 +54,7 @@ def _reference(arguments: argparse.Namespace) -> int:
     check_known("stage", NAMES, *arguments.stages)
     if arguments.run:
         refuse_to_write(arguments, "--results DIR")
-    tell_place(arguments)
+    say_if_shipped(arguments)
     if not is_pool(arguments.executor):
         check_device(arguments.device)
     code, lines = 0, []
@@ -76,10 +76,10 @@ def _reference(arguments: argparse.Namespace) -> int:
 
 
 def _left(name: str, arguments: argparse.Namespace) -> tuple[list[Cell], list[RecipeToDo]]:
-    """Return all cells of a stage, and those to do in the order of their cost."""
+    """Return all cells of a stage, and its recipes with missing cells in the order of their cost."""
     chosen = cells_of_stage(STAGES[name], Selection(seeds=arguments.seeds, device=arguments.device))
     store = Store(arguments.results)
-    to_do = unfinished(chosen, store, arguments.data_dir)
+    to_do = [cell for cell in chosen if final(cell, store, arguments.data_dir) is None]
     a_fits_threads = threads_of_a_fit(arguments.executor, arguments.threads, arguments.workers)
     costs = estimates(to_do, store.all_records()[0], speed_here(arguments.device, a_fits_threads)) if to_do else {}
     return chosen, in_cost_order(to_do, costs)

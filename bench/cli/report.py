@@ -1,12 +1,12 @@
-"""`report`: everything that the records say as one page of HTML, and its tables in other forms."""
+"""`report`: all tables and figures of the records as one page of HTML, and the tables in other formats."""
 
 from __future__ import annotations
 
 import argparse
 
 from bench.cli import INCOMPLETE
-from bench.cli.options import add_baseline, add_place, check_records, given_path, names, refuse_to_write, say
-from bench.cli.table import material_of, warn
+from bench.cli.options import add_baseline, add_record_options, check_records, given_path, names, refuse_to_write, say
+from bench.cli.table import material_of, warn_of_problems
 from bench.core.errors import ConfigError, check_known
 from bench.core.files import check_writable
 from bench.core.text import counted
@@ -20,7 +20,7 @@ def add(parser: argparse.ArgumentParser) -> None:
         "Writes one HTML file that needs no other file and no network, and beside it the tables as Markdown, CSV and "
         "LaTeX. Nothing is trained or measured; equal records give equal files."
     )
-    add_place(parser)
+    add_record_options(parser)
     add_baseline(parser)
     parser.add_argument(
         "--output", type=given_path, metavar="FILE", help="the page (default: RESULTS/report/index.html)"
@@ -41,11 +41,11 @@ def _report(arguments: argparse.Namespace) -> int:
     if page.is_dir():
         raise ConfigError(f"--output {page} is a folder; give the page's file, as {page / 'index.html'}")
     below = None if arguments.output else arguments.results
-    check_writable(page.parent, below)  # before the work, not after it
+    check_writable(page.parent, below)  # before the work, so that none is lost
     material = material_of(arguments)
     content = collect(material, with_figures="html" in arguments.format and not arguments.no_figures)
     written = write_report(content, page, arguments.format, below)
-    warn(material)
+    warn_of_problems(material)
     if "html" in arguments.format:
         say(f"{page}: {page.stat().st_size / 1e6:.1f} MB")
     say(f"{counted(len(written), 'file')} in {page.parent}")

@@ -1,4 +1,4 @@
-"""`run`, `plan`, `status`: train and measure what is missing, how long that takes, and what is there."""
+"""`run`: train and measure missing cells; `plan`: how long that would take; `status`: which cells have records."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import json
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 import psutil
 
@@ -17,12 +18,13 @@ from bench.cli.table import write_and_print_tables
 from bench.cli.training import add_training, check_training, train
 from bench.core import locks, quarantine
 from bench.core.reasons import in_words
+from bench.core.records import Record
 from bench.core.store import Store
 from bench.core.text import counted, duration, one_line, visible
 from bench.data.places import check_task_data
 from bench.plan.batches import arrange, checkpoint_key, fit_keys
 from bench.plan.cells import Cell
-from bench.plan.costs import Speed, estimates, speed_here, time_for
+from bench.plan.costs import CostEstimate, Speed, estimates, speed_here, time_for
 from bench.plan.freshness import is_stale
 from bench.plan.recipes import profile
 from bench.run.existing import existing, final, is_final
@@ -31,11 +33,22 @@ from bench.run.remote.opening import is_pool, threads_of_a_fit
 from bench.show.cells import Table
 from bench.show.terminal import shown
 
-MOST_PRINTED = 20_000  # characters of a failed cell's traceback and output, from the end
+MOST_PRINTED = 20_000  # characters of a failed cell's traceback and output: the last ones
 LONGEST_LINE = 300  # characters
 CELLS_PRINTED, LINES_PRINTED = 3, 8  # without --wide
 MINUTES = len("2026-01-31T12:00")  # characters of a time without its seconds
-PLANNED = ("cell", "state", "training", "measuring", "seeds together", "basis")  # columns of `plan`
+PLANNED = ("cell", "state", "training", "measuring", "seeds together", "basis")  # names of the columns of `plan`
+
+
+class PlannedCell(NamedTuple):
+    """A line of `plan`. Seconds are None if there is no estimate yet."""
+
+    cell: str
+    state: str
+    training: float | None
+    measuring: float | None
+    n_seeds: int  # that are fitted together
+    basis: str  # of the estimate, or why the cell cannot run
 
 
 def add_run(parser: argparse.ArgumentParser) -> None:
@@ -84,7 +97,7 @@ def _run(arguments: argparse.Namespace) -> int:
 
 
 def _as_fitted(chosen: Sequence[Cell], store: Store) -> dict[str, tuple[Cell, list[Cell]]]:
-    """Map the identity of each unfinished cell to the cell with its final key and to the cells of the same fit."""
+    """Map the identity of each unfinished cell to the cell as a run would fit it, and to all cells of the same fit."""
     finished = {cell.identity for cell in chosen if final(cell, store) is not None}
     return {cell.identity: (cell, group) for group in arrange(chosen, store, finished) for cell in group}
 
@@ -95,37 +108,47 @@ def _plan(arguments: argparse.Namespace) -> int:
     a_fits_threads = threads_of_a_fit("process", arguments.threads, arguments.workers)
     speed = speed_here(chosen[0].device, a_fits_threads)
     costs = estimates(chosen, store.all_records()[0], speed)
-    to_do = _as_fitted(chosen, store)
-    rows: list[dict[str, str | int | float | None]] = []  # seconds are None if there is no estimate yet
-    texts: list[list[str]] = []
-    seen = set()
-    unknown = 0
-    jobs: dict[str, float] = {}  # expected seconds of what one process does, by the key of its first cell
-    for named in chosen:
-        cell, group = to_do.get(named.identity, (named, []))
-        cost = costs[cell.key]
-        nothing = not group or bool(cell.skip)
-        trained = cell.fit_key in seen or store.fit_path(cell.fit_key, "posterior").exists()
-        training = 0.0 if nothing or trained else cost.fit_s
-        measuring = 0.0 if nothing else cost.measure_s
-        unknown += training is None or measuring is None
-        if group:
-            seen.add(cell.fit_key)
-            jobs[group[0].key] = jobs.get(group[0].key, 0.0) + (training or 0.0) + (measuring or 0.0)
-        state = "done" if not group else "cannot run here" if cell.skip else "to do"
-        together, basis = len(fit_keys(group)), in_words(cell.skip) or cost.basis
-        rows.append(dict(zip(PLANNED, (cell.title(), state, training, measuring, together, basis), strict=True)))
-        texts.append([cell.title(), state, duration(training), duration(measuring), str(together), basis])
-    known = time_for(list(jobs.values()), arguments.workers or 1)
+    rows, seconds = _planned(chosen, store, costs)
+    known = time_for(seconds, arguments.workers or 1)
+    unknown = sum(row.training is None or row.measuring is None for row in rows)
     if arguments.json:
-        found = {"cells": rows, "expected_s": known, "cells_of_unknown_length": unknown, "busy_cores": speed.busy_cores}
-        print(json.dumps(found, indent=1))
+        found = [dict(zip(PLANNED, row, strict=True)) for row in rows]
+        totals = {"expected_s": known, "cells_of_unknown_length": unknown, "busy_cores": speed.busy_cores}
+        print(json.dumps({"cells": found, **totals}, indent=1))
         return 0
     more = f", and {counted(unknown, 'cell')} of unknown length" if unknown else ""
+    texts = [
+        (row.cell, row.state, duration(row.training), duration(row.measuring), str(row.n_seeds), row.basis)
+        for row in rows
+    ]
     table = Table("plan", "", "", PLANNED, texts)
     table = table if arguments.wide else table.without(("basis", "seeds together"))
     print(shown(table, "", *_busy(speed), f"expected in all: {duration(known)}{more}"))
     return 0
+
+
+def _planned(
+    chosen: Sequence[Cell], store: Store, costs: Mapping[str, CostEstimate]
+) -> tuple[list[PlannedCell], list[float]]:
+    """Return the line of each cell, and the expected seconds of each group of cells that one process will do."""
+    to_do = _as_fitted(chosen, store)
+    rows = []
+    trained = set()  # keys of fits that an earlier cell trains
+    seconds: dict[str, float] = {}  # by the key of a group's first cell
+    for named in chosen:
+        cell, group = to_do.get(named.identity, (named, []))
+        cost = costs[cell.key]
+        nothing = not group or bool(cell.skip)
+        is_trained = cell.fit_key in trained or store.fit_path(cell.fit_key, "posterior").exists()
+        training = 0.0 if nothing or is_trained else cost.fit_s
+        measuring = 0.0 if nothing else cost.measure_s
+        if group:
+            trained.add(cell.fit_key)
+            seconds[group[0].key] = seconds.get(group[0].key, 0.0) + (training or 0.0) + (measuring or 0.0)
+        state = "done" if not group else "cannot run here" if cell.skip else "to do"
+        basis = in_words(cell.skip) or cost.basis
+        rows.append(PlannedCell(cell.title(), state, training, measuring, len(fit_keys(group)), basis))
+    return rows, list(seconds.values())
 
 
 def _busy(speed: Speed) -> list[str]:
@@ -142,24 +165,15 @@ def _status(arguments: argparse.Namespace) -> int:
     store = Store(arguments.results)
     to_do = _as_fitted(chosen, store)
     rows = []
-    is_whole = True
-    details: dict[str, str] = {}  # what a failed cell printed, by its title
+    is_complete = True
+    details: dict[str, str] = {}  # traceback and output of each failed cell, by its title
     for cell in chosen:
         record = existing(cell, store)
         if record is not None and record.detail:
             lines = visible(record.detail).rstrip().splitlines()
             details[cell.title()] = "\n".join(line[:LONGEST_LINE] for line in lines)[-MOST_PRINTED:]
-        state: str = "missing" if record is None else record.outcome
-        is_old = record is not None and is_stale(record)
-        is_whole = is_whole and state == "done" and not is_old
-        if is_old:
-            state += ", made at other versions"
-        by = ""
-        if (record is None or not is_final(record)) and locks.is_held(store.root, cell.lock_key):
-            holder = locks.holder(store.root, cell.lock_key)
-            state, by = "running", f"process {holder.pid} on {holder.host} since {holder.since}" if holder else ""
-        elif record is None and store.fit_path(checkpoint_key(to_do[cell.identity][1]), "checkpoint").exists():
-            state = "interrupted, will resume"
+        is_complete &= record is not None and record.outcome == "done" and not is_stale(record)
+        state, by = _state(cell, record, store, to_do)
         fit_s = record.timings.fit_s if record else None
         rows.append(
             {
@@ -174,16 +188,29 @@ def _status(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print(json.dumps([{**row, "detail": details.get(row["cell"], "")} for row in rows], indent=1))
     else:
-        print(shown(_status_table(rows, arguments.wide), *_last_words(details, arguments.wide)))
+        print(shown(_status_table(rows, arguments.wide), *_failure_texts(details, arguments.wide)))
     untrusted = quarantine.count(store.root)
     if untrusted:
         folder = store.root / quarantine.FOLDER
         print(f"{untrusted} files were set aside as untrusted: see {folder / quarantine.REASONS}", file=sys.stderr)
-    return 0 if is_whole else INCOMPLETE
+    return 0 if is_complete else INCOMPLETE
 
 
-def _last_words(details: Mapping[str, str], wide: bool) -> Iterator[str]:
-    """Yield the traceback of each failed cell and what its fit printed; without `wide`, the end of a few."""
+def _state(
+    cell: Cell, record: Record | None, store: Store, to_do: Mapping[str, tuple[Cell, list[Cell]]]
+) -> tuple[str, str]:
+    """Return the state of a cell, and which process works on it; `to_do`: from `_as_fitted`."""
+    if (record is None or not is_final(record)) and locks.is_held(store.root, cell.lock_key):
+        holder = locks.holder(store.root, cell.lock_key)
+        return "running", f"process {holder.pid} on {holder.host} since {holder.since}" if holder else ""
+    if record is None:
+        checkpoint = store.fit_path(checkpoint_key(to_do[cell.identity][1]), "checkpoint")
+        return "interrupted, will resume" if checkpoint.exists() else "missing", ""
+    return record.outcome + (", made at other versions" if is_stale(record) else ""), ""
+
+
+def _failure_texts(details: Mapping[str, str], wide: bool) -> Iterator[str]:
+    """Yield traceback and output of each failed cell; without `wide`, only the last lines, and of a few cells."""
     for title, detail in list(details.items())[: len(details) if wide else CELLS_PRINTED]:
         lines = detail.splitlines()
         kept = lines if wide else lines[-LINES_PRINTED:]
@@ -194,7 +221,7 @@ def _last_words(details: Mapping[str, str], wide: bool) -> Iterator[str]:
 
 
 def _status_table(rows: Sequence[Mapping[str, str]], wide: bool) -> Table:
-    """Return the table of `status`; a column that says nothing of any cell is left out, unless the table is wide."""
+    """Return the table of `status`. Empty columns are left out, unless the table is wide."""
     columns = [name for name in rows[0] if wide or any(row[name] for row in rows)]
     shown_rows = rows if wide else [{**row, "made": row["made"][:MINUTES].replace("T", " ")} for row in rows]
     return Table("status", "", "", columns, [[row[name] for name in columns] for row in shown_rows])

@@ -5,9 +5,8 @@ from __future__ import annotations
 import argparse
 import shlex
 import sys
-from pathlib import Path
 
-from bench.cli import INCOMPLETE, options
+from bench.cli import FAILED, INCOMPLETE, options
 from bench.core.errors import ConfigError
 from bench.core.project import RESULTS
 from bench.show.material import Material
@@ -24,14 +23,14 @@ def add(parser: argparse.ArgumentParser) -> None:
     """Add the options."""
     parser.add_argument("name", nargs="?", help="the table to print (default: the summary)")
     options.add_task(parser)
-    options.add_place(parser)
+    options.add_record_options(parser)
     options.add_baseline(parser)
     parser.add_argument("--only", choices=("mine",), help="with a table's name: only the rows of your records")
     options.add_wide(parser)
     parser.add_argument("--list", action="store_true", help="name the tables, and the question that each answers")
     parser.add_argument("--format", choices=("text", "md", "csv", "tex"), default="text", help="how to print it")
     parser.add_argument("--write", action="store_true", help="write all tables to RESULTS/tables")
-    parser.add_argument("--readme", type=Path, help="update the generated blocks of this README")
+    parser.add_argument("--readme", type=options.given_path, help="update the generated blocks of this README")
     parser.add_argument("--check", action="store_true", help="with --readme: fail if the blocks are not up to date")
     parser.set_defaults(action=_table)
 
@@ -45,7 +44,7 @@ def _table(arguments: argparse.Namespace) -> int:
     if arguments.only and arguments.results.resolve() == RESULTS.resolve():
         raise ConfigError(f"{arguments.results} has the shipped records, none of yours; give --results")
     if arguments.check and arguments.readme is None:
-        raise ConfigError("--check is for the blocks of a document; name it with --readme")
+        raise ConfigError("--check is for the generated blocks of a document; name the document with --readme")
     if arguments.format != "text" and arguments.name is None:
         raise ConfigError(f"--format {arguments.format} is for one table that is printed; give its name")
     if arguments.write:
@@ -55,8 +54,8 @@ def _table(arguments: argparse.Namespace) -> int:
     if not options.is_of_documents(arguments):
         if arguments.name not in ("methods", ON_CLOTHES) or arguments.write or arguments.readme:
             raise ConfigError(
-                "other tasks than mnist have only one table, and here it is only printed: table methods --task "
-                "fashion; without --task, --write writes it with the others"
+                "tasks other than mnist have only one table, which `table methods --task fashion` prints; --write and "
+                "--readme are for a call without --task, where --write also writes this table"
             )
         arguments.name = ON_CLOTHES
     material = material_of(arguments)
@@ -69,7 +68,7 @@ def _table(arguments: argparse.Namespace) -> int:
                 conditions = f"profile {arguments.profile}, {arguments.device}, {arguments.precision}"
                 raise ConfigError(f"{arguments.results} has no record with {conditions} for table {table.name}")
         text = render(table, arguments.format)
-    warn(material)
+    warn_of_problems(material)
     made = all_tables(material) if arguments.write or arguments.readme else {}
     if arguments.write:
         write_tables(made.values(), options.folder(arguments, "tables"), below=arguments.results)
@@ -77,29 +76,29 @@ def _table(arguments: argparse.Namespace) -> int:
         differs = update_readme(arguments.readme, made, sentences(material), check=arguments.check)
         if differs and arguments.check:
             print(f"error: the tables in {arguments.readme} are not those of the records", file=sys.stderr)
-            return 1
+            return FAILED
     else:
         print(text or summary(material))
     return INCOMPLETE if material.problems else 0
 
 
 def material_of(arguments: argparse.Namespace) -> Material:
-    """Return the records that the options of `add_place` choose."""
+    """Return the records that the options of `add_record_options` choose."""
     baseline = getattr(arguments, "baseline", None)
     return Material(arguments.results, arguments.profile, arguments.device, arguments.precision, baseline)
 
 
-def warn(material: Material) -> None:
+def warn_of_problems(material: Material) -> None:
     """Say on the error output which files cannot be trusted."""
     for problem in material.problems:
         options.warn(problem)
 
 
-def write_and_print_tables(arguments: argparse.Namespace, is_printed: bool = True) -> None:
-    """Write all tables of a results folder and print their summary, with the command that shows its notes."""
+def write_and_print_tables(arguments: argparse.Namespace, is_printed: bool) -> None:
+    """Write all tables of a results folder. If `is_printed`, print their summary, which names the command for more."""
     material = material_of(arguments)
-    warn(material)
+    warn_of_problems(material)
     write_tables(all_tables(material).values(), options.folder(arguments, "tables"), below=arguments.results)
     if is_printed:
-        more = shlex.join(["python", "-m", "bench", "table", "accuracy", *options.place_options(arguments)])
+        more = shlex.join(["python", "-m", "bench", "table", "accuracy", *options.record_options(arguments)])
         print(summary(material, more))

@@ -1,4 +1,4 @@
-"""What commands that train share: the options of a run, and a run with its progress."""
+"""For all commands that train: the options of a run, and the run itself with its progress."""
 
 from __future__ import annotations
 
@@ -6,11 +6,10 @@ import argparse
 import contextlib
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bench.cli import INCOMPLETE
-from bench.cli.options import count, positive, seconds, threads, warn
+from bench.cli.options import count, given_path, positive, seconds, threads, warn
 from bench.core.errors import ConfigError
 from bench.core.store import Store
 from bench.core.text import one_line
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def add_training_on_request(parser: argparse.ArgumentParser) -> None:
-    """Add the options of a command that shows what is there, and trains only where asked to."""
+    """Add the options of a command that trains only with --run."""
     parser.add_argument("--run", action="store_true", help="train and measure what is missing (default: only show)")
     add_training(parser)
     parser.add_argument("--quiet", action="store_true", help="no progress")
@@ -67,19 +66,21 @@ def add_training(parser: argparse.ArgumentParser) -> None:
         metavar="SECONDS",
         help="least time between two checkpoints; 0: one after each epoch (default: 2)",
     )
-    parser.add_argument("--data-dir", type=Path, help="folder with the data sets, looked at first")
+    parser.add_argument("--data-dir", type=given_path, help="folder with the data sets, looked at first")
 
 
 def check_training(arguments: argparse.Namespace) -> None:
-    """Raise ConfigError where the options of a run contradict each other."""
+    """Raise ConfigError if the options of a run contradict each other, or name no data folder."""
     if arguments.executor == "inline" and (arguments.time_limit or arguments.memory_limit):
         raise ConfigError("--time-limit and --memory-limit need a process for each fit; choose another --executor")
     if arguments.data_dir is not None and not arguments.data_dir.is_dir():
-        raise ConfigError(f"--data-dir {arguments.data_dir} is not a folder; give one with the data sets, or none")
+        raise ConfigError(
+            f"--data-dir {arguments.data_dir} is not a folder; give one with the data sets, or leave the option out"
+        )
 
 
 def train_on_request(chosen: Sequence[Cell], arguments: argparse.Namespace) -> int:
-    """Train and measure what is missing of the cells, say what failed, and return the exit code."""
+    """Train and measure the cells that have no record, print what failed, and return the exit code."""
     check_training(arguments)
     bad = [result for result in train(chosen, arguments) if result.outcome != "done"]
     for result in bad:
@@ -88,20 +89,20 @@ def train_on_request(chosen: Sequence[Cell], arguments: argparse.Namespace) -> i
 
 
 def train(chosen: Sequence[Cell], arguments: argparse.Namespace, as_json: bool = False) -> list[Result]:
-    """Train and measure what is missing of the cells, in their order; return how each ended.
+    """Train and measure the cells that have no record, in their order; return how each cell ended.
 
     Args:
         chosen: the cells.
-        arguments: how, as `add_training` declares it.
+        arguments: the options of `add_training`.
         as_json: print events as lines of JSON on standard output.
     """
-    from bench.run.runner import run  # imports torch, which takes seconds that a wrong option shall not cost
+    from bench.run.runner import run  # not at the top: it imports torch, and a wrong option must not cost that time
 
     a_fits_threads = threads_of_a_fit(arguments.executor, arguments.threads, arguments.workers)
     store = Store(arguments.results)
     records, problems = store.all_records()
     costs = estimates(chosen, records, speed_here(chosen[0].device, a_fits_threads))
-    del records  # a hundred MiB that the run has no use for
+    del records  # they take a hundred MiB, and the run does not need them
     options = Options(
         root=str(arguments.results.resolve()),
         data_dir=str(arguments.data_dir.resolve()) if arguments.data_dir else None,
@@ -119,7 +120,7 @@ def train(chosen: Sequence[Cell], arguments: argparse.Namespace, as_json: bool =
             results = run(chosen, store, options, watcher, executor, arguments.time_limit)
         finally:
             if isinstance(watcher, Progress):
-                watcher.finish()  # also where it is interrupted: the next line must not land in the middle of ours
+                watcher.finish()  # also after Ctrl-C: the bars must be gone before the next line is printed
     for problem in problems:
         warn(problem.reason)
     return results

@@ -1,4 +1,4 @@
-"""`verdict`: which reported numbers reproduce, how sharply we know, and why; a user's number; a trial of the rule."""
+"""`verdict`: which reported numbers reproduce, and why; the same for a user's number; a trial of the rule."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import textwrap
 from collections.abc import Callable, Mapping, Sequence
 
 from bench.cli import INCOMPLETE
-from bench.cli.options import add_place, check_records, say
-from bench.cli.table import material_of, warn
+from bench.cli.options import add_record_options, check_records, say
+from bench.cli.table import material_of, warn_of_problems
 from bench.core.errors import ConfigError, check_known
 from bench.judge.alternatives.own import PRINTED, OwnNumber, judge_own
 from bench.judge.alternatives.weighing import against
@@ -39,7 +39,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "claim", nargs="?", help=f"explain this claim step by step, or {PAPER} (default: a line per end result)"
     )
-    add_place(parser)
+    add_record_options(parser)
     parser.add_argument("--document", help="only the claims of this document")
     parser.add_argument(
         "--all", action="store_true", help="also curves over epochs, computed numbers and all points, by name"
@@ -60,7 +60,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def _refuse(arguments: argparse.Namespace, options: Mapping[str, object], what: str) -> None:
-    """Raise ConfigError for an option that was given and would do nothing."""
+    """Raise ConfigError if one of the options was given; it belongs only to `what`."""
     for name, usual in options.items():
         if getattr(arguments, name) != usual:
             raise ConfigError(f"--{name} is for {what}")
@@ -88,7 +88,7 @@ def _verdict(arguments: argparse.Namespace) -> int:
     verdicts = list(judgement.verdicts)
     if arguments.claim is not None:
         verdicts = [_of_claim(arguments.claim, verdicts)]
-    warn(material)
+    warn_of_problems(material)
     if arguments.json:
         found = [as_json(judgement, verdict) for verdict in verdicts]
         if len(verdicts) == 1:
@@ -102,7 +102,7 @@ def _verdict(arguments: argparse.Namespace) -> int:
 
 
 def _of_claim(name: str, verdicts: Sequence[Verdict]) -> Verdict:
-    """Return the verdict on a claim, named by its id or with its approach's name; raises ConfigError."""
+    """Return the verdict on a claim; raises ConfigError. `name`: its id, or the form that `_with_approach` returns."""
     ids = {verdict.claim.id: verdict for verdict in verdicts}
     known = {_with_approach(verdict.claim): verdict for verdict in reversed(verdicts)} | ids
     if name not in known:
@@ -112,7 +112,7 @@ def _of_claim(name: str, verdicts: Sequence[Verdict]) -> Verdict:
 
 
 def _say_all(judgement: Judgement, results: Results, text: Callable[[Judgement, Mapping[str, str], int], str]) -> None:
-    """Print verdicts as `text` words them, their records, their counts, and what they are weighed against."""
+    """Print the verdicts as `text` words them, the records behind them, their counts, and the alternative recipes."""
     names, width = load_short_names(), screen().width
     say(text(judgement, names, width))
     say(textwrap.fill(results.describe(spread=False), width))
@@ -122,30 +122,30 @@ def _say_all(judgement: Judgement, results: Results, text: Callable[[Judgement, 
 
 
 def _with_approach(claim: Claim) -> str:
-    """Return a claim's name with the approach's name in place of the document's word for it."""
+    """Return the id of a claim with the suite's name of the approach in the place of the document's name for it."""
     document, _, rest = claim.id.partition(".")
     return f"{document}.{claim.approach}.{rest.partition('.')[2]}"
 
 
 def _paper(arguments: argparse.Namespace, material: Material) -> int:
-    """Print the verdicts on the paper behind the tutorials; its claims are not the documents'."""
+    """Print the verdicts on the paper behind the tutorials, whose claims are not those of the documents."""
     if arguments.claim not in (None, PAPER) or arguments.document not in (None, PAPER):
         raise ConfigError(f"{PAPER} is a paper with a table of its own; give its name alone")
-    warn(material)
+    warn_of_problems(material)
     print(_table_text(arguments, material, PAPER))
     return INCOMPLETE if material.problems else 0
 
 
 def _answer(arguments: argparse.Namespace) -> int:
-    """Print the trial, or what is known of the user's number."""
+    """Print the trial of the rule, or the verdict on the user's number."""
     if arguments.claim is not None:
-        what = "--trial judges the judge" if arguments.trial else "a number of your own is no claim of a document"
+        what = "--trial is about the rule" if arguments.trial else "your own number is not a claim of a document"
         raise ConfigError(f"{what}; leave out '{arguments.claim}'")
     if arguments.trial and _is_own(arguments):
         raise ConfigError("give either --trial or a number of your own, not both")
     material = material_of(arguments)
     text = _table_text(arguments, material, "trial") if arguments.trial else _own(arguments, material)
-    warn(material)
+    warn_of_problems(material)
     print(text)
     return INCOMPLETE if material.problems else 0
 
@@ -160,7 +160,7 @@ def _own(arguments: argparse.Namespace, material: Material) -> str:
     if missing:
         raise ConfigError(f"a number of your own needs {', '.join(missing)} too")
     if arguments.margin is not None and not 0 <= arguments.margin < float("inf"):
-        raise ConfigError(f"--margin {arguments.margin} is not a difference; give a number from 0")
+        raise ConfigError(f"--margin {arguments.margin} is not a difference; give 0 or a positive number")
     fields = [field.name for field in dataclasses.fields(OwnNumber)]
     own = OwnNumber(**{name: getattr(arguments, name) for name in fields})
     claims = [*material.claims, *claims_by_reading(paper_claims(load_papers()))]

@@ -1,8 +1,7 @@
-"""Protocol `published` of blundell2015: errors of the means and of averaged draws, after epochs and at the end.
+"""Protocol `published` of blundell2015: errors of the mean network and of averaged draws, during and after training.
 
-The paper does not say which of them its tables show, nor of which epoch. So each is measured, and none is used to
-train: the held-out images and the test images never enter a fit. An error is a share of wrong answers, where the paper
-prints percent.
+The paper does not say which of these errors its tables show, nor of which epoch. So all are measured. No held-out or
+test image is used to train. Errors are shares of wrong answers; the paper prints percent.
 """
 
 from __future__ import annotations
@@ -21,10 +20,10 @@ from bench.measure.metrics.epochs import HELD_OUT, TEST, chosen_epochs
 from bench.measure.metrics.pruning import prune_at
 from bench.measure.protocols import Protocol
 
-EPOCHS_WITH_DRAWS, EPOCH_DRAWS = 50, 10  # every so many epochs, this number of networks is averaged
+EPOCHS_WITH_DRAWS, EPOCH_DRAWS = 50, 10  # every 50 epochs, 10 networks are averaged
 END_DRAWS = 100  # networks averaged at the end
 PRUNED = (0.5, 0.75, 0.95, 0.98)  # shares of the weights that Table 2 removes
-NOISE_LEFT = math.log(2)  # softplus(0): the sigma of a weight whose rho, and not whose sigma, is set to zero
+NOISE_LEFT = math.log(2)  # the sigma of a weight whose rho is set to 0: softplus(0)
 
 
 @runtime_checkable
@@ -54,7 +53,7 @@ class Blundell2015(Protocol):
         found = {f"mnist/{name}/error": self._error(network, name, range(1)) for name in self._splits}
         if posterior.n_draws is None and epoch % EPOCHS_WITH_DRAWS == 0:
             draws = draws_of(posterior, EPOCH_DRAWS, first=epoch * END_DRAWS)
-            # not the name of the end's 100 draws: the audit of records compares numbers of one name
+            # another name than at the end, because the audit of records compares numbers that have the same name
             key = f"error_of_{EPOCH_DRAWS}_draws"
             found |= {f"mnist/{name}/{key}": self._error(posterior, name, draws) for name in self._splits}
         return found
@@ -73,7 +72,7 @@ class Blundell2015(Protocol):
         return found
 
     def _prune(self, found: Measurement, posterior: Posterior) -> None:
-        """Remove weights and their noise, the smallest |mu| / sigma first; then their means alone, a public mistake."""
+        """Prune the smallest |mu| / sigma: weights with their noise, then means only, which is a known mistake."""
         draws = draws_of(posterior, min(EPOCH_DRAWS, self.budget.draws))
         for share, keep in prune_at(posterior.weights(), PRUNED).items():
             pruned = posterior.masked(keep)

@@ -1,6 +1,6 @@
-"""The least and the largest value that a metric can have if the numbers of its rows are known up to rounding.
+"""Bounds of metrics: the least and the largest value, if the numbers of the rows are known only up to rounding.
 
-Nothing here needs PyTorch or SciPy: commands that read a folder compare its records with their scores.
+Nothing here imports PyTorch or SciPy, so that commands that only read a folder stay fast.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Within(NamedTuple):
     high: FloatArray
 
     def mean(self) -> Bounds:
-        """Return the bounds of the numbers' mean."""
+        """Return the bounds of the mean."""
         return float(self.low.mean()), float(self.high.mean())
 
     def ordered(self) -> Within:
@@ -44,10 +44,10 @@ class Draws(NamedTuple):
 
 
 def told_apart(inside: Within, outside: Within) -> Iterator[tuple[str, Bounds]]:
-    """Yield AUROC, AUPR and FPR95 of ordered scores (`Within.ordered`).
+    """Yield the names and bounds of AUROC, AUPR and FPR95 from ordered scores (`Within.ordered`).
 
-    `metrics.ood.auroc` gets the share of pairs in which the outer row scores higher, ties counting 1/2, from ranks.
-    Counts are faster here, and need neither SciPy nor PyTorch.
+    AUROC is the share of pairs in which the out-of-distribution row has the higher score; a tie counts 1/2.
+    `metrics.ood.auroc` computes it from ranks. Here it comes from counts, which are faster and need no SciPy.
     """
     n_inside, n_outside = len(inside.low), len(outside.low)
     wrongly = Within(_reaching(inside.low, outside.high), _reaching(inside.high, outside.low))
@@ -55,7 +55,7 @@ def told_apart(inside: Within, outside: Within) -> Iterator[tuple[str, Bounds]]:
     pairs = 2 * n_inside * n_outside
     most, least = ((pairs - (reach.sum() + more.sum())) / pairs for reach, more in zip(wrongly, higher, strict=True))
     yield "auroc", (float(least), float(most))
-    rank = np.arange(n_outside, 0, -1)  # so many outer rows score as high as the row of this place, or higher
+    rank = np.arange(n_outside, 0, -1)  # for each out-of-distribution row, how many score as high or higher
     found = Within(np.maximum(rank, _reaching(outside.low, outside.high)), _reaching(outside.high, outside.low))
     precision = Within(found.low / (found.low + wrongly.high), found.high / (found.high + wrongly.low))
     yield "aupr", precision.mean()
@@ -64,7 +64,7 @@ def told_apart(inside: Within, outside: Within) -> Iterator[tuple[str, Bounds]]:
 
 
 def _reaching(ordered: FloatArray, thresholds: FloatArray, side: Literal["left", "right"] = "left") -> FloatArray:
-    """Return how many numbers are at least a threshold, for each threshold; more than it if `side` is "right"."""
+    """Return for each threshold how many numbers are at or above it; if `side` is "right", how many are above it."""
     return np.asarray(len(ordered) - np.searchsorted(ordered, thresholds, side), dtype=np.float64)
 
 
@@ -83,21 +83,21 @@ def ece_equal_mass(confidence: Within, hits: BoolArray) -> Bounds:
 
 
 def _calibration(confidence: Within, hits: BoolArray, first: IntArray, last: IntArray) -> Bounds:
-    """Return the bounds of a calibration error, from the first and the last bin that a row may have.
+    """Return the bounds of a calibration error. `first` and `last`: the bins between which the bin of each row lies.
 
-    A row of which the bin is open changes the sum by its own gap at most.
+    If the bin of a row is not known, the row changes the sum by at most its own gap.
     """
     gap = Within(hits - confidence.high, hits - confidence.low)
     known = first == last
     low, high = (np.bincount(first[known], side[known], CALIBRATION_BINS) for side in gap)
     open_rows = np.maximum(-gap.low, gap.high)[~known].sum()
-    together = max(gap.low.sum(), -gap.high.sum())  # one bin for all rows has the least error
+    together = max(gap.low.sum(), -gap.high.sum())  # the error is least if all rows share one bin
     least = max(np.maximum(np.maximum(low, -high), 0).sum() - open_rows, together, 0)
     return least / len(hits), (np.maximum(-low, high).sum() + open_rows) / len(hits)
 
 
 def risk_coverage_area(confidence: Within, hits: BoolArray) -> Bounds:
-    """Return the bounds of the area: it is largest if wrong rows come before right ones of the same confidence."""
+    """Return the bounds of the area. It is largest if, at equal confidence, wrong rows come before right ones."""
     best = _area(np.where(hits, confidence.high, confidence.low), hits, first=hits)
     return best, _area(np.where(hits, confidence.low, confidence.high), hits, first=~hits)
 
@@ -108,12 +108,15 @@ def _area(confidence: FloatArray, hits: BoolArray, first: BoolArray) -> float:
 
 
 def refusals(rule: RefusalRule, confidence: Within, draws: Draws) -> tuple[BoolArray, BoolArray]:
-    """Return which rows a rule surely answers, and which ones it surely refuses.
+    """Return which rows a rule surely answers, and which rows it surely refuses.
 
-    If it answers, a share `above` of the draws gives one class a probability of the threshold t or more. If it refuses,
-    a share `below` gives the likeliest class t or less. The entropy of a draw is at least that of two classes. It is
-    concave, so that it lies above the line from its value at t to 0 at the draw's certain answer. So a confidence far
-    from both shares needs draws that are less certain than the row's mean entropy says.
+    Let t be the threshold. If the rule answers a row, a share `above` of its draws gives one class a probability of t
+    or more. If it refuses, a share `below` of its draws gives the likeliest class t or less.
+
+    If a class has probability p in a draw, the entropy of the draw is at least that of two classes with p and 1 - p.
+    This is concave in p, so it lies above the straight line from its value at t to 0, its value at a certain answer.
+    The confidence of the row says how far the share's draws are from certain, and so gives their least mean entropy. If
+    the row has less entropy, there is no such share of draws.
     """
     t, last = rule.threshold, draws.number - 1
     above = (draws.number - math.ceil(rule.quantile * last)) / draws.number
@@ -132,7 +135,8 @@ def selective_accuracy(rule: RefusalRule, confidence: Within, draws: Draws, hits
     """Return the bounds of the accuracy of the answered rows; None if there may be none."""
     answered, refused = refusals(rule, confidence, draws)
     above = (draws.number - math.ceil(rule.quantile * (draws.number - 1))) / draws.number
-    # Otherwise the class of the largest quantile has half of the probability in so many draws, and no other has more.
+    # The rule answers the class of the largest quantile. Suppose that another class has the largest mean probability.
+    # Then this class has at most 1/2 in a share `above` of the draws, so that the confidence is at most 1 - above / 2.
     is_known = (confidence.low > 1 - above / 2 + SLACK) | (draws.number == 1)
     right, wrong = (int((answered & is_known & found).sum()) for found in (hits, ~hits))
     is_open = ~refused & ~(answered & is_known)
@@ -145,8 +149,8 @@ def selective_accuracy(rule: RefusalRule, confidence: Within, draws: Draws, hits
 def draw_accuracy(promised: Within, labels: IntArray, draws: Draws) -> Bounds:
     """Return the bounds of the mean accuracy of one draw.
 
-    The share of draws that answer a row rightly differs from its label's mean probability by at most the mean entropy
-    of a draw / (2 log 2). Votes are known of the first draws, often of all.
+    For each row, take the share of draws that give the right answer. It differs from the label's mean probability by at
+    most the mean entropy of a draw / (2 log 2). The votes of the first draws, often of all, give closer bounds.
     """
     voted = draws.votes[np.arange(len(labels)), labels]
     unknown = draws.number - draws.votes.sum(axis=1)

@@ -1,4 +1,4 @@
-"""Ask a posterior for predictions, block by block. This bounds memory; the size of the blocks changes no number."""
+"""Ask a posterior for predictions, block by block. Blocks bound the memory; their size changes no number."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ from bench.core.timing import Stopwatch
 from bench.interface import Categorical, Gaussian, Posterior, Split
 from bench.measure.metrics.draws import DrawSummary, concatenate, draw_hits, reduce_draws
 
-BLOCK_NUMBERS = 20_000_000  # log-probabilities of one block: 80 MB, and twice that while the next block is made
-ROW_NOISE_ROWS = 512  # rows of a block with row noise: its numbers fit into the processor's cache
-WEIGHT_NOISE_ROWS = 10_000
+BLOCK_NUMBERS = 20_000_000  # most log-probabilities of a block: 80 MB, and twice that while the next block is made
+ROW_NOISE_ROWS = 512  # most rows of a block if each row has its own noise: its numbers fit into the processor's cache
+WEIGHT_NOISE_ROWS = 10_000  # most rows of any other block
 
 
 EpochMetrics: TypeAlias = Mapping[str, "float | None"]
-"""Numbers that a fit reported, or the protocol measured, after one epoch; by name."""
+"""The numbers of one epoch by name: those that the fit reported, and those that the protocol measured after it."""
 
 
 @dataclass
 class Measurement:
-    """The result of a protocol; its fields are those of a record."""
+    """The result of a protocol; a record has fields of the same names."""
 
     metrics: dict[str, float | None] = field(default_factory=dict)
     missing: dict[str, Reason] = field(default_factory=dict)
@@ -40,35 +40,35 @@ class Measurement:
     timings: dict[str, float | int] = field(default_factory=dict)
 
     def add(self, prefix: str, metrics: Mapping[str, float | None], missing: Mapping[str, Reason]) -> None:
-        """Add metrics and reasons under a prefix such as a data set's name."""
+        """Add metrics and reasons; put a prefix before their names, such as the name of a data set."""
         self.metrics.update({f"{prefix}/{name}": value for name, value in metrics.items()})
         self.missing.update({f"{prefix}/{name}": reason for name, reason in missing.items()})
 
 
 @dataclass(frozen=True)
 class Predicted:
-    """A data set's predictions, reduced over the draws."""
+    """The predictions for a data set, reduced over the draws."""
 
     summary: DrawSummary
-    hits: NDArray[np.int64]  # [S], rows that each draw has right
-    seconds: float  # spent in predict alone
-    kept: NDArray[np.float16]  # float16 [S, rows kept, K], raw log-probabilities of the first rows, for figures
+    hits: NDArray[np.int64]  # [S], how many rows each draw classifies correctly
+    seconds: float  # spent in the posterior's `predict`
+    kept: NDArray[np.float16]  # [S, rows kept, K], log-probabilities of the first rows, for figures
 
 
 def first_rows(split: Split, limit: int | None) -> Split:
-    """Return the first `limit` rows of the split; None: all."""
+    """Return the first `limit` rows of the split; all if `limit` is None."""
     if limit is None or len(split) <= limit:
         return split
     return split.select(torch.arange(limit))
 
 
 def on_device(split: Split, device: torch.device) -> Split:
-    """Return the split with its inputs on the device; labels and rows stay, because only the harness reads them."""
+    """Return the split with its inputs on the device. Labels and row numbers stay: only this package reads them."""
     return split if split.x.device == device else dataclasses.replace(split, x=split.x.to(device))
 
 
 def check_fit(found: object, approach: object) -> Posterior:
-    """Return what `fit` returned; raises ContractViolation if it is no posterior."""
+    """Return what an approach's `fit` returned; raises ContractViolation if it is not a posterior."""
     if not isinstance(found, Posterior):
         what = "None" if found is None else f"an object of type {type(found).__name__}"
         raise ContractViolation(f"{type(approach).__name__}.fit returned {what}; it must return a Posterior")
@@ -76,7 +76,7 @@ def check_fit(found: object, approach: object) -> Posterior:
 
 
 def check_answer(answer: Tensor, wanted: tuple[int, ...], output: str, who: str) -> None:
-    """Raise ContractViolation unless a prediction has the wanted shape [S, B, K or D] and no gradient."""
+    """Raise ContractViolation unless a prediction has the wanted shape, [S, B, K] or [S, B, D], and no gradient."""
     shape = tuple(answer.shape)
     if len(shape) != len(wanted):
         raise ContractViolation(f"{who}.predict returned shape {shape}; it must return [draws, rows, {output}]")
@@ -88,7 +88,7 @@ def check_answer(answer: Tensor, wanted: tuple[int, ...], output: str, who: str)
 
 
 def categorical(posterior: Posterior, x: Tensor, draws: range, rows: Tensor) -> Tensor:
-    """Return log-probabilities [S, B, K] of a classification posterior, on its device; check type and shape."""
+    """Return the log-probabilities [S, B, K] that a posterior predicts, on its device; check their type and shape."""
     answer, who = posterior.predict(x, draws, rows), type(posterior).__name__
     if not isinstance(answer, Categorical):
         raise ContractViolation(f"{who}.predict returned {type(answer).__name__}; it must return Categorical")
@@ -97,7 +97,7 @@ def categorical(posterior: Posterior, x: Tensor, draws: range, rows: Tensor) -> 
 
 
 def gaussian(posterior: Posterior, x: Tensor, draws: range, rows: Tensor) -> Gaussian:
-    """Return predictions of a regression posterior, on the CPU; check type and shape."""
+    """Return the Gaussians that a regression posterior predicts, on the CPU; check their type and shape."""
     answer = posterior.predict(x, draws, rows)
     if not isinstance(answer, Gaussian):
         raise ContractViolation(f"{type(posterior).__name__}.predict must return Gaussian for a regression task")
@@ -107,14 +107,14 @@ def gaussian(posterior: Posterior, x: Tensor, draws: range, rows: Tensor) -> Gau
 
 
 def draws_of(posterior: Posterior, wanted: int, first: int = 0) -> range:
-    """Return `wanted` draws from index `first`, or the one draw of a deterministic network."""
+    """Return the indices of `wanted` draws from `first` on. If the number of draws is fixed, they begin at 0."""
     if posterior.n_draws is not None:
         return range(min(wanted, posterior.n_draws))
     return range(first, first + wanted)
 
 
 def block_rows(posterior: Posterior, n_draws: int) -> int:
-    """Return the number of rows of a block."""
+    """Return the largest number of rows of a block with `n_draws` draws."""
     most = ROW_NOISE_ROWS if posterior.noise == "row" else WEIGHT_NOISE_ROWS
     return max(1, min(most, BLOCK_NUMBERS // max(1, n_draws * N_CLASSES)))
 

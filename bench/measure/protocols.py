@@ -1,7 +1,8 @@
-"""What every protocol has, and protocol `common`: official test set, 100 draws, mean of probabilities."""
+"""The base class of protocols, and protocol `common`: official test set, 100 draws, mean of probabilities."""
 
 from __future__ import annotations
 
+import math
 import statistics
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
@@ -30,7 +31,7 @@ from bench.measure.measuring import (
     predict_split,
 )
 from bench.measure.metrics import regression
-from bench.measure.metrics.classification import entropy, row_nll
+from bench.measure.metrics.classification import accuracy, entropy, nll, row_brier, row_nll
 from bench.measure.metrics.draws import VOTE_DRAWS, DrawSummary
 from bench.measure.metrics.evaluate import evaluate_classification, evaluate_mean_network, evaluate_ood
 from bench.measure.metrics.pruning import FRACTIONS, prune_at, pruning_row, score_name
@@ -46,7 +47,7 @@ TOY_NEAR, TOY_FAR = 5.0, 100.0  # feldman2018 draws its toy over -5..5 and -100.
 
 
 class Protocol(ABC):
-    """A way of measuring one approach's posteriors for one seed."""
+    """A way to measure the posteriors of one approach and seed."""
 
     def __init__(
         self,
@@ -61,19 +62,18 @@ class Protocol(ABC):
 
     @property
     def n_rows(self) -> int | None:
-        """Return the number of first rows of each data set that are measured, None for all."""
+        """Return how many rows of each data set are measured, from the first on; None: all."""
         return self.budget.rows
 
     def split(self, name: str) -> Split:
-        """Load a split of what is learnt, cut to the profile's rows, onto the device that predicts."""
+        """Return the first `n_rows` rows of a split of the learnt data set, on the device that predicts."""
         split = load_split(name, self.seed, self.data_dir, self.budget.task)
         return on_device(first_rows(split, self.n_rows), self.device)
 
     def ood(self, name: str) -> Split:
-        """Load an out-of-distribution set, cut to the profile's rows, onto that device; raises DataMissing."""
-        return on_device(
-            first_rows(load_ood(name, self.seed, self.data_dir, self.budget.task), self.n_rows), self.device
-        )
+        """Return the first `n_rows` rows of an out-of-distribution data set, on that device; raises DataMissing."""
+        split = load_ood(name, self.seed, self.data_dir, self.budget.task)
+        return on_device(first_rows(split, self.n_rows), self.device)
 
     def epoch(self, posterior: Posterior, epoch: int) -> Mapping[str, float]:
         """Measure what the document prints after an epoch; nothing by default."""
@@ -82,7 +82,7 @@ class Protocol(ABC):
 
     @abstractmethod
     def final(self, posterior: Posterior, epochs: Sequence[EpochMetrics]) -> Measurement:
-        """Measure the trained posterior; `epochs` are the numbers of each epoch."""
+        """Measure the trained posterior; `epochs`: the numbers of each epoch."""
 
 
 class Common(Protocol):
@@ -137,11 +137,12 @@ class Common(Protocol):
         found.add(self.learnt.inside, *evaluate_mean_network(predicted.summary, test.y.numpy()))
 
     def _accuracy_and_nll(self, posterior: Posterior, test: Split, draws: range) -> dict[str, float | None]:
-        predicted = predict_split(posterior, test, draws)
-        metrics, _, _ = evaluate_classification(
-            predicted.summary, test.y.numpy(), hits=predicted.hits, noise=posterior.noise
-        )
-        return {"accuracy": metrics["accuracy"], "nll": metrics.get("nll")}  # missing if infinite
+        summary, labels = predict_split(posterior, test, draws).summary, test.y.numpy()
+        mean_nll = nll(summary.log_mean_probs, labels)
+        return {
+            "accuracy": accuracy(summary.mean_probs, labels),
+            "nll": mean_nll if math.isfinite(mean_nll) else None,
+        }
 
     def _pruning(self, found: Measurement, posterior: Posterior, test: Split) -> None:
         try:
@@ -180,16 +181,17 @@ class Common(Protocol):
 
 
 def _scores(name: str, predicted: Predicted, split: Split) -> dict[str, NDArray[np.generic]]:
-    """Return numbers of each row, for paired intervals, and the raw draws of a few rows, for figures."""
+    """Return the numbers of each row, from which comparisons are made, and the draws of a few rows, for figures."""
     summary = predicted.summary
     log_probs = summary.log_mean_probs
     probs = np.exp(log_probs)
     labelled: dict[str, NDArray[np.generic]] = {}
     if bool((split.y >= 0).all()):
-        label = split.y.numpy()
-        squares = (probs**2).sum(axis=1) + 1 - 2 * probs[np.arange(len(label)), label]
-        nll = row_nll(log_probs, label)
-        labelled = {f"{name}/nll": nll.astype(np.float32), f"{name}/brier": squares.astype(np.float16)}
+        labels = split.y.numpy()
+        labelled = {
+            f"{name}/nll": row_nll(log_probs, labels).astype(np.float32),
+            f"{name}/brier": row_brier(probs, labels).astype(np.float16),
+        }
     return {
         f"{name}/label": split.y.numpy().astype(np.int8),
         f"{name}/predicted": log_probs.argmax(axis=1).astype(np.int8),
@@ -221,7 +223,7 @@ def _speed(posterior: Posterior, predicted: Predicted, test: Split, draws: range
 
 
 class ToyCommon(Protocol):
-    """The six-point regression: the error at the points, and the width of the band near the data and far from it."""
+    """The regression of six points: the error at the points, and the width of the band near the data and far away."""
 
     def final(self, posterior: Posterior, epochs: Sequence[EpochMetrics]) -> Measurement:
         """See `Protocol.final`."""

@@ -1,6 +1,6 @@
 """Protocol `published`: measure as each document did, with its split, draws, estimators and rounding.
 
-Keys are "<dataset>/<split>/<metric>" with the names of results/reference/published.csv, where a claim has the same key.
+The key of a number is "<dataset>/<split>/<metric>". Claims in results/reference/published.csv have the same keys.
 """
 
 from __future__ import annotations
@@ -33,29 +33,29 @@ from bench.plan.manifests import ApproachManifest
 from bench.plan.recipes import Profile
 
 BATCH = estimators.BATCH_SIZE
-EPOCH_DRAWS = 1_000  # draws reserved for each epoch, so that every epoch measures new networks
-SELECTIVE_FIRST, NOISE_FIRST, LETTERS_FIRST = 100_000, 200_000, 300_000  # draws of chopra2018's later cells
+EPOCH_DRAWS = 1_000  # indices of draws that belong to one epoch, so that every epoch measures new networks
+SELECTIVE_FIRST, NOISE_FIRST, LETTERS_FIRST = 100_000, 200_000, 300_000  # first draws of chopra2018's later steps
 
 
 def _shuffled_batches(split: Split, seed: int, *index: int) -> list[Split]:
-    """Return the split in batches of 128, in random order, as a shuffling DataLoader gives it."""
+    """Return the split in random order in batches of 128, like a DataLoader that shuffles."""
     order = torch.randperm(len(split), generator=generator(seed, "test-order", *index))
     return [split.select(part) for part in torch.split(order, BATCH)]
 
 
 def _last_epoch(epochs: Sequence[EpochMetrics]) -> dict[str, float | None]:
-    """Return the numbers of the last epoch, which are the final ones of a document that prints every epoch."""
-    return {key: value for key, value in epochs[-1].items() if "/" in key} if epochs else {}
+    """Return the numbers of the last epoch: a document that prints every epoch reports these as its result."""
+    return dict(epochs[-1]) if epochs else {}
 
 
 class Alsibahi2019(Protocol):
-    """One stochastic pass over 10,000 held-out images of the training file; 30 passes to find uncertain images."""
+    """One draw for 10,000 held-out images of the training file; 30 more draws to find uncertain images."""
 
     def final(self, posterior: Posterior, epochs: Sequence[EpochMetrics]) -> Measurement:
         """See `Protocol.final`."""
         held_out = self.split("heldout10k-of-train")
         file_rows = held_out.rows.numpy()
-        # The noise of a row depends on its position in the held-out set, not on its place in the file.
+        # A row's number selects its noise. Here it is the position in the held-out set, not in the training file.
         held_out = dataclasses.replace(held_out, rows=torch.arange(len(held_out)))
         found = Measurement(_last_epoch(epochs))
         place = "mnist/heldout10k-of-train"
@@ -73,7 +73,7 @@ class Alsibahi2019(Protocol):
 
 
 class Chopra2018(Protocol):
-    """Mean logits of 10 networks for forced answers; the median rule over 100. Each batch of 128 has new networks."""
+    """Forced answers from the mean logits of 10 networks; the median rule over 100. New networks for each batch."""
 
     def final(self, posterior: Posterior, epochs: Sequence[EpochMetrics]) -> Measurement:
         """See `Protocol.final`."""
@@ -125,7 +125,7 @@ class Chopra2018(Protocol):
         self._accepted(found, f"{place}/selective_accuracy", outcomes)
 
     def _noise(self, found: Measurement, posterior: Posterior) -> None:
-        """Apply the rule to uniform noise: with 20 networks as in the document's figure, and 100 as in its text."""
+        """Apply the median rule to uniform noise: 20 networks as in the document's figure, and 100 as in its text."""
         noise = self.ood("noise_uniform")
         for n_draws, suffix in ((20, ""), (100, "_of_100_networks")):
             summary = self._summaries(posterior, [noise], n_draws, NOISE_FIRST + n_draws)[0]
@@ -133,7 +133,7 @@ class Chopra2018(Protocol):
             found.metrics[f"noise_uniform/100 images/refusal_rate{suffix}"] = float(refused.mean())
 
     def _letters(self, found: Measurement, posterior: Posterior) -> None:
-        """Apply the rule to not-MNIST: transposed, as the document does, and upright."""
+        """Apply the median rule to not-MNIST: to transposed images, as the document does, and to upright ones."""
         place = "notmnist459/all 459"
         try:
             letters = self.ood("notmnist459")
@@ -153,13 +153,13 @@ class Chopra2018(Protocol):
 
 
 class Feldman2018(Protocol):
-    """What both classifiers of feldman2018 share: shuffled batches of the test set, and entropy on Gaussian noise."""
+    """The base of both classifiers of feldman2018: shuffled batches of the test set, and entropy on Gaussian noise."""
 
     epoch_draws = 1
     noise_draws = 1
 
     def _by_batch(self, posterior: Posterior, epoch: int) -> tuple[FloatArray, IntArray, FloatArray]:
-        """Return mean log-probabilities and labels in the loader's order, and the mean density ratio of each batch."""
+        """Return mean log-probabilities and labels in shuffled order, and the mean log density ratio of each batch."""
         batches = _shuffled_batches(self.split("test10k"), self.seed, epoch)
         means, ratios = [], []
         for index, batch in enumerate(batches):
@@ -167,12 +167,12 @@ class Feldman2018(Protocol):
             draws = draws_of(posterior, self.epoch_draws, first)
             log_probs = categorical(posterior, batch.x, draws, batch.rows)
             means.append(log_probs.double().mean(dim=0).cpu().numpy())
-            # now, because the posterior still has the networks of this batch in memory
+            # In this loop, because the posterior still has the networks of this batch in memory.
             ratios.append(self._density_ratio(posterior, draws))
         return np.concatenate(means), torch.cat([batch.y for batch in batches]).numpy(), np.array(ratios)
 
     def _density_ratio(self, posterior: Posterior, draws: range) -> float:
-        """Return the mean of log q(w) - log p(w) over a batch's networks, nats; zero without noise."""
+        """Return the mean of log q(w) - log p(w) over a batch's networks, in nats; 0 for a deterministic network."""
         del posterior, draws
         return 0.0
 
@@ -188,7 +188,7 @@ class Feldman2018(Protocol):
 
 
 class Feldman2018Mlp(Feldman2018):
-    """One pass of the deterministic network."""
+    """One prediction of the deterministic network."""
 
     def epoch(self, posterior: Posterior, epoch: int) -> Mapping[str, float]:
         """See `Protocol.epoch`."""
@@ -200,7 +200,7 @@ class Feldman2018Mlp(Feldman2018):
 
 
 class Feldman2018Bbb(Feldman2018):
-    """Five networks for each batch, mean log-probabilities; 100 networks on noise."""
+    """Mean log-probabilities of five networks for each batch; 100 networks on noise."""
 
     epoch_draws = 5
     noise_draws = 100
@@ -219,7 +219,7 @@ class Feldman2018Bbb(Feldman2018):
 
 
 class Feldman2018Toy(Protocol):
-    """The losses printed while training, and the prediction at x = 100, which the text quotes."""
+    """The losses that are printed in training, and the prediction at x = 100, which the document's text quotes."""
 
     def final(self, posterior: Posterior, epochs: Sequence[EpochMetrics]) -> Measurement:
         """See `Protocol.final`."""
@@ -231,10 +231,10 @@ class Feldman2018Toy(Protocol):
 
 
 class Rabanser2017(Protocol):
-    """The mean network's accuracy on all images after every epoch; then pruned by |mu|/sigma.
+    """The mean network's accuracy on all images after every epoch, and at the end after pruning by |mu|/sigma.
 
-    Biases count as weights. So do the 160,400 of 478,410 weights that the prediction never uses: to prune them changes
-    nothing.
+    Biases count as weights. The prediction never uses 160,400 of the 478,410 weights. They count too, although pruning
+    them changes no answer.
     """
 
     levels = (0.1, 0.25, 0.5, 0.75, 0.95, 0.99, 1.0)
@@ -285,7 +285,7 @@ def protocol_of(
     data_dir: Path | None,
     device: torch.device = CPU,
 ) -> Protocol:
-    """Return protocol `common`, `shift` or that of the approach's document, for the posteriors of one seed."""
+    """Return a protocol for one approach and seed: `common`, `shift`, or `published`, that of the document."""
     check_known("protocol", PROTOCOLS, name)
     if name == "shift":
         return Shift(entry, seed, budget, data_dir, device)

@@ -1,7 +1,7 @@
-"""Compute metrics again from a record's scores, to find numbers that were changed without the scores.
+"""Compute metrics again from a record's scores, to find metrics that somebody changed without changing the scores.
 
-The scores are rounded, most of them to half precision, so that they give bounds of a metric. A number outside its
-bounds contradicts the scores. A true number is always inside, because the bounds include every rounding.
+Most scores are stored in half precision, so that they give only bounds of a metric. A metric outside its bounds
+contradicts the scores. A true metric is always inside, because the bounds include every rounding.
 """
 
 from __future__ import annotations
@@ -32,20 +32,20 @@ from bench.measure.metrics.classification import disagreement_rate
 from bench.measure.metrics.refusal import MEDIAN_RULE, STRICT_RULE
 from bench.measure.metrics.shifts import areas
 
-INSIDE = "mnist"  # the in-distribution data set where no set has labels
+INSIDE = "mnist"  # taken for the in-distribution data set if no data set has labels
 SUMMED = 1e-6  # relative rounding error of a sum of 60,000 numbers in another order
-EXP = 4e-16  # relative rounding error of a logarithm's exponential
-TOLD = 0.1  # bounds of a metric that are farther apart than this share of it do not tell it
-# Rounding changes a number by at most half of its last digit: (relative, absolute near zero).
+EXP = 4e-16  # relative rounding error of exp(log p)
+DETERMINED = 0.1  # the scores determine a metric if its bounds differ by at most this share of its value
+# Rounding changes a number by at most half of its last digit: (relative error, absolute error near zero).
 _ROUNDED = {np.dtype(np.float16): (2.0**-11, 2.0**-25), np.dtype(np.float32): (2.0**-24, 2.0**-150)}
 
 _compared: dict[tuple[str, str], list[str]] = {}  # by the hashes of a record and of its scores
 
 
 def sound(records: Iterable[Record], store: Store) -> tuple[list[Record], list[Problem]]:
-    """Return the records of a folder that their scores do not contradict, and a problem for each of the others.
+    """Return the records that their scores do not contradict, and a problem for each other record.
 
-    A folder may come from somebody else. A record without scores has nothing to be compared with, and stays.
+    The folder may come from somebody else. A record without scores cannot be checked, and is kept.
     """
     kept, problems = [], []
     for record in records:
@@ -59,30 +59,30 @@ def sound(records: Iterable[Record], store: Store) -> tuple[list[Record], list[P
 
 
 def _found_in(record: Record, store: Store) -> list[str]:
-    """Return the contradictions of a record, computed once: tables of several groups read the same folder."""
+    """Return the contradictions of a record. They are cached, because several tables read the same folder."""
     key = (record.sha256, record.scores_sha256 or "")
     if key not in _compared:
         scores = store.scores(record) if record.scores_sha256 else {}
         found = contradictions(record.metrics, scores)
-        if not scores:  # another folder may have them
+        if not scores:  # not cached, because another folder may have the scores of the same record
             return found
         _compared[key] = found
     return _compared[key]
 
 
 def contradictions(metrics: Mapping[str, float | None], scores: Scores) -> list[str]:
-    """Return a text for every metric that a record's scores, as `Store.scores` gives them, contradict.
+    """Return a text for every metric that contradicts the record's scores (from `Store.scores`).
 
-    A record of protocol shift has no scores, but an area must be that under the record's own curve.
+    A record of protocol `shift` has no scores. There, an area must be the area under the record's own curve.
     """
     return compared(metrics, scores)[0]
 
 
 def compared(metrics: Mapping[str, float | None], scores: Scores) -> tuple[list[str], list[str]]:
-    """Return the texts of `contradictions`, and the metrics that scores do not tell to a tenth of their value."""
+    """Return the texts of `contradictions`, and the names of the metrics that the scores do not determine."""
     bounds = [("scores make", key, *both) for key, both in _bounds(scores)]
     bounds += [("curve makes", key, value, value) for key, value in areas(metrics)]
-    found, open_keys = [], {key for key, value in metrics.items() if value is not None}
+    found, undetermined = [], {key for key, value in metrics.items() if value is not None}
     for origin, key, low, high in bounds:
         value = metrics.get(key)
         if value is None:
@@ -90,16 +90,16 @@ def compared(metrics: Mapping[str, float | None], scores: Scores) -> tuple[list[
         slack = SUMMED * max(abs(low), abs(high))
         if not low - slack <= value <= high + slack:
             found.append(f"{key} is {value:.6g}, but its {origin} it {low:.6g} to {high:.6g}")
-        if high - low <= TOLD * abs(value):
-            open_keys.discard(key)
-    return found, sorted(open_keys)
+        if high - low <= DETERMINED * abs(value):
+            undetermined.discard(key)
+    return found, sorted(undetermined)
 
 
 def _bounds(scores: Scores) -> Iterator[tuple[str, Bounds]]:
-    """Yield the metrics that the scores make, with the least and the largest value that each can have."""
+    """Yield the names of the metrics that the scores give, with the least and the largest value of each."""
     names = {key.rpartition("/")[0] for key in scores}
     spreads = {name: _spreads(name, scores) for name in names}
-    within = next((name for name in names if f"{name}/nll" in scores), INSIDE)  # the set whose labels are classes
+    within = next((name for name in names if f"{name}/nll" in scores), INSIDE)  # only labelled rows have an NLL
     ordered = {score: spread.ordered() for score, spread in spreads.get(within, {}).items()}
     for name in names:
         yield from ((f"{name}/{metric}", both) for metric, both in _of_rows(name, scores, spreads[name]))
@@ -110,7 +110,7 @@ def _bounds(scores: Scores) -> Iterator[tuple[str, Bounds]]:
 
 
 def _of_rows(name: str, scores: Scores, spreads: Mapping[str, Within]) -> Iterator[tuple[str, Bounds]]:
-    """Yield the metrics of one data set."""
+    """Yield the metrics of one data set, with their bounds."""
     for score in ("predictive_entropy", "expected_entropy", "mutual_information"):
         if score in spreads:
             yield score, spreads[score].mean()
@@ -134,7 +134,7 @@ def _of_rows(name: str, scores: Scores, spreads: Mapping[str, Within]) -> Iterat
         yield from _of_draws(confidence, hits, draws)
         if draws.number == 1 and "predictive_entropy" in spreads:
             low, high = spreads["predictive_entropy"].mean()
-            yield "geometric_entropy", (low - ROUNDING, high)  # 1e-10 is added inside ten logarithms
+            yield "geometric_entropy", (low - ROUNDING, high)  # it adds 1e-10 inside ten logarithms
         if hits is not None:
             labels = scores[f"{name}/label"].astype(np.int64)
             yield "draw_accuracy_mean", draw_accuracy(_promised(scores, nll), labels, draws)
@@ -160,7 +160,7 @@ def _of_draws(confidence: Within, hits: BoolArray | None, draws: Draws) -> Itera
 
 
 def _hits(name: str, scores: Scores) -> BoolArray | None:
-    """Return which rows are answered rightly; None without labels, where there is no NLL."""
+    """Return which rows are answered correctly; None for a data set without labels, which has no NLL."""
     label, answer = f"{name}/label", f"{name}/predicted"
     return scores[answer] == scores[label] if {label, answer, f"{name}/nll"} <= scores.keys() else None
 
@@ -173,12 +173,12 @@ def _draws(name: str, scores: Scores) -> Draws | None:
 
 
 def _spreads(name: str, scores: Scores) -> dict[str, Within]:
-    """Return the scores that tell unlike rows; a row has a higher score if it looks less like the training data."""
+    """Return bounds of the scores for detecting out-of-distribution rows: the higher, the less like training data."""
     keys = {kind: f"{name}/{kind}" for kind in ("predictive_entropy", "expected_entropy", "max_probability")}
     found = {kind: _rounded(scores, key) for kind, key in keys.items() if key in scores}
     if "max_probability" in found:
         largest, hits = found["max_probability"], _hits(name, scores)
-        if hits is not None:  # the NLL of a right answer has more digits
+        if hits is not None:  # if the answer is right, the NLL gives the largest probability with more digits
             promised = _promised(scores, f"{name}/nll")
             largest = Within(*(np.where(hits, fine, side) for fine, side in zip(promised, largest, strict=True)))
         found["max_probability"] = Within(-largest.high, -largest.low)
@@ -191,7 +191,7 @@ def _spreads(name: str, scores: Scores) -> dict[str, Within]:
 
 
 def _promised(scores: Scores, nll: str) -> Within:
-    """Return the mean probability of each row's label."""
+    """Return bounds of the mean probability of each row's label."""
     low, high = _rounded(scores, nll)
     return Within(np.exp(-high) * (1 - EXP), np.exp(-low) * (1 + EXP))
 

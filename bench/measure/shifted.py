@@ -1,7 +1,7 @@
-"""Protocol `shift`: test digits that are turned and moved step by step, which no network has learnt.
+"""Protocol `shift`: test digits that are turned or moved step by step, as no training image is.
 
-How much worse are the answers, and is the network less sure of them? All methods see the same images, in which no
-number is drawn at random.
+How much worse are the answers, and is the network less sure of them? All methods see the same images; nothing in them
+is random.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from bench.measure.metrics.shifts import MOST_ROWS, ROTATED, STEPS, area_key, ar
 from bench.measure.protocols import Protocol
 
 SIDE = 28  # pixels
-DIRECTIONS = ((0, 1), (1, 0), (0, -1), (-1, 0))  # (down, right) of images 0, 1, 2, 3; 4 moves as 0, and so on
+DIRECTIONS = ((0, 1), (1, 0), (0, -1), (-1, 0))  # (down, right) of images 0, 1, 2, 3; image 4 moves like image 0
 
 Pixels = NDArray[np.float32]
 
@@ -28,8 +28,8 @@ Pixels = NDArray[np.float32]
 def rotated(images: Pixels, degrees: float) -> Pixels:
     """Return images [N, 28, 28] turned to the left about their centre, (13.5, 13.5).
 
-    A pixel is interpolated linearly between four, of which those outside the image are 0. Right angles move pixels
-    without any rounding.
+    A pixel is interpolated linearly between four pixels; pixels outside the image count as 0. Turns by right angles
+    are exact.
     """
     return np.asarray(
         ndimage.rotate(images, degrees, axes=(2, 1), reshape=False, order=1, mode="grid-constant", cval=0.0)
@@ -39,7 +39,7 @@ def rotated(images: Pixels, degrees: float) -> Pixels:
 def translated(images: Pixels, pixels: int) -> Pixels:
     """Return images [N, 28, 28] moved by whole pixels: image i in direction i mod 4 of right, down, left and up.
 
-    What leaves the image is lost, and 0 comes in on the other side.
+    Pixels that leave the image are lost, and zeros come in on the other side.
     """
     found, padded = np.empty_like(images), np.pad(images, ((0, 0), (pixels, pixels), (pixels, pixels)))
     for place, (down, right) in enumerate(DIRECTIONS):
@@ -49,7 +49,7 @@ def translated(images: Pixels, pixels: int) -> Pixels:
 
 
 def spread_rows(split: Split, most: int) -> Split:
-    """Return every k-th row of a split from its first, with the smallest k that leaves at most `most` rows."""
+    """Return every k-th row of a split from the first on, with the smallest k that leaves at most `most` rows."""
     return split.select(torch.arange(0, len(split), -(-len(split) // most)))
 
 
@@ -62,9 +62,9 @@ class Shift(Protocol):
         return self.budget.common_rows
 
     def final(self, posterior: Posterior, epochs: Sequence[EpochMetrics]) -> Measurement:
-        """See `Protocol.final`. All images are predicted in one go, which draws the weights of each draw once or twice.
+        """See `Protocol.final`. All images are predicted together, so that weights are drawn once or twice only.
 
-        A row has the same noise however it is moved.
+        A row has the same noise in all its positions.
         """
         del epochs
         test = spread_rows(self.split("test10k"), MOST_ROWS)
@@ -85,7 +85,7 @@ class Shift(Protocol):
 
 
 def _moved_by(split: Split, cases: Sequence[tuple[str, int]]) -> Split:
-    """Return the rows of a split as often as there are kinds and steps, moved by each."""
+    """Return the rows of a split once for each kind and step, moved by it."""
     images = split.x.cpu().numpy().reshape(-1, SIDE, SIDE)
     moved = [rotated(images, step) if kind == ROTATED else translated(images, step) for kind, step in cases]
     n = len(cases)

@@ -1,4 +1,4 @@
-"""The context of a fit in this process that leaves nothing behind: for a notebook and for searches."""
+"""A context for a fit in this process that stores nothing; notebooks and searches for hyper-parameters use it."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from bench.core.errors import Diverged
 from bench.interface import Context, Posterior
 
 Tell = Callable[[int, Mapping[str, float]], object]
-"""(epoch from 1, what the document prints after it) -> ignored."""
+"""Called after each epoch with its number, from 1, and the numbers that the approach reports."""
 
 
 class FitAlone(Context):
-    """The context of a fit that is neither resumed nor measured."""
+    """A context without checkpoints and without measurements."""
 
     def __init__(self, seed: int, device: torch.device, steps_per_epoch: int | None, tell: Tell | None) -> None:
-        """Take the run seed, the device, the most steps of an epoch (None: all) and what to call after each epoch."""
+        """Take the run seed, the device, the largest number of steps in an epoch (None: no limit), and `tell`."""
         self.seed, self.device, self.steps_per_epoch, self._tell = seed, device, steps_per_epoch, tell
 
     def epoch_end(

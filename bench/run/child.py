@@ -33,22 +33,23 @@ from bench.run.jobs import Job, PlanJob, WorkJob, check, data_folder, here
 from bench.run.options import Options
 from bench.run.orphans import GONE, end_with
 
-TIDY_EVERY_S = 2.0  # least time between two collections of garbage after epochs
+TIDY_EVERY_S = 2.0  # after an epoch, garbage is collected only if the last collection is older
 
 
-def forked(job: WorkJob, pipe: Connection, kept: str, owner: int) -> None:
+def forked(job: WorkJob, pipe: Connection, printed: str, owner: int) -> None:
     """Do a job in a process of the fork server.
 
     Args:
         job: what to do.
         pipe: where its events go.
-        kept: path of the file for the output of this process.
-        owner: number of the run's process; this process ends when it ends.
+        printed: path of the file for the output of this process.
+        owner: number of the run's process; if that process ends, this one ends too.
     """
-    output.keep(os.open(kept, os.O_RDWR | os.O_APPEND))
+    output.keep(os.open(printed, os.O_RDWR | os.O_APPEND))
     os.environ.update(thread_variables(job.options.threads))
-    # Without this, a child of the fork server would start its own processes with a fork server too, whose locks have
-    # names (tqdm makes one). This process skips Python's clean-up, so that Python would warn of these locks at the end.
+    # A library may make locks here (tqdm does). By default, this process would use a fork server too, and its locks
+    # would have names in the system, which Python removes when a process ends regularly. This process does not end so,
+    # and Python would warn of the names. With plain forks, locks have no names.
     multiprocessing.set_start_method("fork", force=True)
     end_with(owner, os.getppid())
     serve(lambda: job, pipe.fileno())
@@ -57,7 +58,7 @@ def forked(job: WorkJob, pipe: Connection, kept: str, owner: int) -> None:
 def serve(read: Callable[[], Job], pipe: int) -> NoReturn:
     """Do the job that `read` returns, write its events to a pipe, and end this process.
 
-    If the job cannot be done, an event says why. The records of the cells say how the cells ended.
+    If the job cannot be done, the last event says why. If a cell fails, its record says why.
     """
     lines = os.fdopen(pipe, "wb", closefd=False)
 
@@ -91,7 +92,7 @@ def do(job: Job, send: Send) -> None:
             )
         send(Planned(cells(job.selection)))
         return
-    # here: they import torch, which takes seconds, and the run's own process imports this file to start its children
+    # Not at the top: they import torch, which takes seconds. The run itself imports this file, and needs no torch.
     from bench.run.contexts import OrphanedError
     from bench.run.process import work
 
@@ -128,10 +129,10 @@ def bound_memory(options: Options) -> None:
 
 
 def _tidying(send: Send) -> Send:
-    """Return a `send` that also frees memory after an epoch and before measuring, outside an epoch's seconds.
+    """Return a `send` that also frees memory: after an epoch, and before measuring. No epoch's time includes this.
 
-    All existing objects, such as imported modules, are excluded from garbage collection. So collections stay fast, and
-    the memory pages that a fork server shares with this process stay shared.
+    Objects that exist already, such as imported modules, are excluded from garbage collection. So collections are fast,
+    and this process goes on sharing their memory pages with the fork server.
     """
     gc.freeze()
     last = time.monotonic()
@@ -151,7 +152,8 @@ def tidy() -> None:
     """Collect garbage and, with glibc (malloc_trim), give free memory back to the system.
 
     Without this, a fit holds hundreds of MiB that it does not use. Python frees parameters in reference cycles only at
-    its next full collection. The C library cannot return freed activations while the loss of a step lies between them.
+    its next full collection. The C library keeps freed activations while something in use, such as a loss, lies behind
+    them in memory.
     """
     gc.collect()
     with contextlib.suppress(OSError, AttributeError):

@@ -1,4 +1,4 @@
-"""Serve a fit of one or several seeds: time its epochs, measure after each, and write checkpoints."""
+"""What a fit calls after each epoch, for one or several seeds: it takes the time, measures, and writes checkpoints."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ from bench.plan.batches import is_checkpoint_of
 from bench.plan.cells import Cell
 from bench.plan.recipes import profile
 from bench.run.events import EpochEnded, Send, Warned, losses
+from bench.run.options import Options
 
 Measure = Callable[[Posterior, int], Mapping[str, float]]
 
@@ -35,11 +36,11 @@ class OrphanedError(BenchError):
     """The run that started this fit is gone."""
 
 
-class Fitting:
-    """One computation that fits some seeds: its times, the reports of each seed, and its checkpoint.
+class Computation:
+    """The training of some seeds together: its times, the reports of each seed, and its checkpoint.
 
-    An epoch ends when the last seed has reported it. Only then one checkpoint of all seeds is written, so that all
-    seeds of an interrupted fit resume from the same epoch. The time is divided equally among the seeds.
+    An epoch ends when the last seed has reported it. Only then is a checkpoint written, with all seeds, so that an
+    interrupted computation resumes all of them from the same epoch. Each seed gets an equal share of the time.
     """
 
     def __init__(
@@ -49,16 +50,17 @@ class Fitting:
         checkpoint: Path,
         measures: Sequence[Measure],
         send: Send,
-        checkpoint_every_s: float | None = None,
+        options: Options,
     ) -> None:
-        """Make the contexts of cells that differ only in their seeds."""
+        """Make a context for each cell; the cells differ only in their seeds."""
         self.contexts = [RunContext(self, cell, measure) for cell, measure in zip(cells, measures, strict=True)]
         self.device = torch.device(cells[0].device)
         self.threads = torch.get_num_threads()  # before a framework changes it
         self.resumed = False
-        self.at_once = 1  # fits at a time on this machine, this one included
+        self.at_once = options.at_once
         self._store, self._checkpoint, self._send = store, checkpoint, send
-        self._checkpoint_every_s = CHECKPOINT_EVERY_S if checkpoint_every_s is None else checkpoint_every_s
+        every_s = options.checkpoint_every_s
+        self._checkpoint_every_s = CHECKPOINT_EVERY_S if every_s is None else every_s
         self._fit_keys = {each.name: cell.fit_key for each, cell in zip(self.contexts, cells, strict=True)}
         self._approach, self._versions = cells[0].approach, Versions(recipe=cells[0].versions.recipe)
         self._n_epochs = cells[0].epochs
@@ -68,7 +70,7 @@ class Fitting:
         self._last_checkpoint = self._mark = time.perf_counter()
 
     def restore(self, context: RunContext) -> tuple[int, Mapping[str, Tensor]] | None:
-        """Return the last finished epoch and the seed's state, if the checkpoint holds every seed of this fit.
+        """Return the epoch of the checkpoint and the seed's state; None without a checkpoint of all seeds of this fit.
 
         The state is on the device of the fit. A fused optimiser needs even its count of steps there.
         """
@@ -86,7 +88,7 @@ class Fitting:
 
     @cached_property
     def _found(self) -> tuple[dict[str, Tensor], CheckpointInfo] | None:
-        """The checkpoint, if it holds every seed of this fit; read once."""
+        """The tensors and the description of the checkpoint; None unless it has every seed of this fit."""
         is_ours = partial(is_checkpoint_of, fit_keys=self._fit_keys, approach=self._approach)
         read = self._store.read_tensors(self._checkpoint, is_ours)
         if read is None:
@@ -102,7 +104,7 @@ class Fitting:
         posterior: Callable[[], Posterior],
         state: Callable[[], Mapping[str, Tensor]],
     ) -> None:
-        """Take one seed's report of an epoch. The clock of training stops here and starts again on return."""
+        """Take one seed's report of an epoch. The time of this call does not count as training."""
         timing.synchronise(self.device)  # queued work of a GPU belongs to the epoch's time
         start = time.perf_counter()
         self._trained_s += start - self._mark
@@ -120,7 +122,7 @@ class Fitting:
         self._mark = time.perf_counter()
 
     def _end(self, epoch: int, trace: Mapping[str, float]) -> None:
-        """Close an epoch that every seed has reported."""
+        """Store the times of an epoch that every seed has reported, and write a checkpoint if one is due."""
         n_seeds = len(self.contexts)
         for context in self.contexts:
             if not context.diverged:
@@ -140,7 +142,7 @@ class Fitting:
         info = CheckpointInfo(epoch=epoch, seeds=seeds, fit_keys=self._fit_keys, versions=self._versions)
         try:
             self._store.write_tensors(self._checkpoint, tensors, info)
-        except StoreError as error:  # a full disk: the training is lost only if the process ends early
+        except StoreError as error:  # for example a full disk; training is lost only if the process ends early
             self._send(Warned(f"{error}; training goes on without a checkpoint"))
         self._last_checkpoint = time.perf_counter()
 
@@ -148,21 +150,21 @@ class Fitting:
 class RunContext(Context):
     """The context of one seed, and the numbers that the seed reported."""
 
-    def __init__(self, fitting: Fitting, cell: Cell, measure: Measure) -> None:
+    def __init__(self, computation: Computation, cell: Cell, measure: Measure) -> None:
         self.seed = cell.seed
         self.name = str(cell.seed)  # key of the seed in a checkpoint
         self.device = torch.device(cell.device)
         budget = profile(cell.profile)
         self.steps_per_epoch = budget.steps_per_epoch
-        self._learnt = TASKS[budget.task].inside
+        self._learnt = TASKS[budget.task].inside  # name of the data set that is learnt
         self.epochs: list[OpenEpoch] = []
         self.diverged: Reason | None = None  # the seed may train on, but its later reports are ignored
         self.state: Callable[[], Mapping[str, Tensor]] = dict
-        self._fitting, self._measure = fitting, measure
+        self._computation, self._measure = computation, measure
 
     def restore(self) -> tuple[int, Mapping[str, Tensor]] | None:
         """See `Context.restore`."""
-        return self._fitting.restore(self)
+        return self._computation.restore(self)
 
     def epoch_end(
         self,
@@ -172,7 +174,7 @@ class RunContext(Context):
         state: Callable[[], Mapping[str, Tensor]],
     ) -> None:
         """See `Context.epoch_end`; raises `Diverged` when the last seed of the fit has diverged."""
-        self._fitting.report(self, epoch, trace, posterior, state)
+        self._computation.report(self, epoch, trace, posterior, state)
 
     def take(self, epoch: int, trace: Mapping[str, float], posterior: Callable[[], Posterior]) -> None:
         """Measure the epoch and keep its numbers, or keep the reason if the seed diverged."""
@@ -186,5 +188,5 @@ class RunContext(Context):
         self.epochs.append(OpenEpoch(epoch=epoch, metrics={**named, **self._measure(posterior(), epoch)}))
 
     def _of_task(self, name: str) -> str:
-        """Return the name of a number with the data set that is learnt; approaches call it mnist, whatever it is."""
+        """Return the name of a number with the data set's real name: approaches write mnist for any data set."""
         return f"{self._learnt}/{name.removeprefix('mnist/')}" if name.startswith("mnist/") else name

@@ -1,4 +1,4 @@
-"""Events that a child process sends to the run, and the run to its watcher; as a line of JSON between processes.
+"""Events: a child process sends them to the run as lines of JSON, and the run passes them to its watcher.
 
 The field `kind` of the JSON names the type of the event.
 """
@@ -23,7 +23,7 @@ class _Event(msgspec.Struct, frozen=True, tag_field="kind", omit_defaults=True):
 
 
 class Started(_Event, frozen=True, tag="start"):
-    """A child process begins with a cell."""
+    """A child process begins a cell."""
 
     key: str
 
@@ -50,11 +50,11 @@ class Recorded(_Event, frozen=True, tag="record"):
     outcome: str
     reason: str
     was_there: bool = False
-    result: str = ""  # the number that one looks at first
+    result: str = ""  # the accuracy or the error, as text
 
 
 class Warned(_Event, frozen=True, tag="warning"):
-    """Something went wrong that does not end the fit."""
+    """A fault that does not end the fit."""
 
     message: str
 
@@ -122,19 +122,19 @@ Event: TypeAlias = (
 )
 Send: TypeAlias = Callable[[Event], object]
 
-FIRST_LOOK = ("accuracy", "rmse")
+RESULT_METRICS = ("accuracy", "rmse")  # the first that a record has is its `Recorded.result`
 _decoder: msgspec.json.Decoder[Event] = msgspec.json.Decoder(Event)
 
 
 def recorded(key: str, record: Record, was_there: bool = False) -> Recorded:
-    """Return the event that says how a cell ended; `was_there`: the record existed before this run."""
+    """Return the event of a cell's record; `was_there`: the record existed before this run."""
     return Recorded(key, record.outcome, in_words(record.reason), was_there, _result(record))
 
 
 def _result(record: Record) -> str:
-    """Return the accuracy, or the error of a regression; '' where it means nothing: short epochs, or no numbers."""
+    """Return the accuracy, or the error of a regression, as text; '' after short epochs: their numbers say nothing."""
     if profile(record.profile).steps_per_epoch is None:
-        for name in FIRST_LOOK:
+        for name in RESULT_METRICS:
             for key, value in record.metrics.items():
                 if value is not None and key.rsplit("/", 1)[-1] == name:
                     return f"{name} {FRACTION.text(value)}"

@@ -1,8 +1,8 @@
 """Runs each fit where the executor says: in a child process, in this process, or on a pool of Dask workers.
 
-A fresh child process for each fit is the default, because a crash then harms one fit only. Several child processes may
-work at a time, and an approach may have an interpreter of its own. A fit in this process is for debugging. A pool
-starts the child processes on its workers.
+The default is a new child process for each fit, because a crash then harms only that fit. Several child processes may
+work at a time, and an approach may have its own interpreter. A fit in this process is for debugging. A pool starts the
+child processes on its workers.
 """
 
 from __future__ import annotations
@@ -23,48 +23,47 @@ from bench.run.supervisor import POLL_S, Events, supervise
 
 EXECUTORS = ("process", "inline")
 MOST = 1000  # computations at a time, even on a larger pool: each needs a waiting thread and open locks
-FILES = 32  # open files of a computation, at most: a lock for each of its seeds (16 on a GPU), and its connections
+FILES = 32  # most open files of a computation: a lock for each of its seeds (16 on a GPU), and its connections
 
-CellGroup = list[Cell]
 Found = TypeVar("Found")
 
 
-class Room(Protocol):
-    """A place that can do several fits at a time."""
+class ParallelExecutor(Protocol):
+    """An executor that does several fits at a time."""
 
     def width(self) -> int:
-        """Return how many fits may be given to it now: at least 1, so that a fit can wait for the first worker."""
+        """Return how many fits it can take now. At least 1: the first fit waits until a worker comes."""
 
     def close(self) -> None:
         """End the running fits and release the workers."""
 
 
-class Pool(Room, Protocol):
-    """Workers elsewhere."""
+class Pool(ParallelExecutor, Protocol):
+    """Worker processes that Dask manages, here or on other machines."""
 
     def run_group(
         self, cells: Sequence[Cell], options: Options, python: str, time_limit_s: float | None
     ) -> Iterator[Event]:
-        """Fit and measure cells of one fit on a worker, by another interpreter unless `python` is ''.
+        """Fit and measure cells of one fit on a worker; `python`: another interpreter there, '' for the worker's own.
 
-        It is called from many threads. If a worker dies, another one takes the fit, a few times; then FitCrashed is
-        raised. After `close`, it raises KeyboardInterrupt.
+        Many threads call this. If a worker dies, another one takes the fit. If that happens a few times, it raises
+        FitCrashed. After `close`, it raises KeyboardInterrupt.
         """
 
 
 class Processes:
-    """A `Room` on this machine: several fits at a time, each in its own process."""
+    """A `ParallelExecutor` on this machine: each fit has its own process."""
 
     def __init__(self, at_once: int) -> None:
-        """Make room for `at_once` fits at a time."""
+        """Do `at_once` fits at a time."""
         self._at_once, self._closed = at_once, threading.Event()
 
     def width(self) -> int:
-        """See `Room.width`."""
+        """See `ParallelExecutor.width`."""
         return self._at_once
 
     def close(self) -> None:
-        """See `Room.close`."""
+        """See `ParallelExecutor.close`."""
         self._closed.set()
 
     def while_open(self, events: Events) -> Events:
@@ -106,7 +105,7 @@ def run_group(
 
 
 def _inline(cells: Sequence[Cell], options: Options) -> Events:
-    from bench.run.process import work  # here: it imports torch, and the command line imports this file for its names
+    from bench.run.process import work  # not at the top: it imports torch, which most commands do not need
 
     events: list[Event] = []
     work(cells, options, events.append)
@@ -114,7 +113,7 @@ def _inline(cells: Sequence[Cell], options: Options) -> Events:
 
 
 def most_at_once() -> int:
-    """Return how many computations this process has open files for; first raise their limit as far as is allowed."""
+    """Raise the limit on open files as far as is allowed; return how many computations fit within it."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = MOST * FILES if hard == resource.RLIM_INFINITY else min(hard, MOST * FILES)
     if soft != resource.RLIM_INFINITY and soft < wanted:
@@ -124,25 +123,25 @@ def most_at_once() -> int:
 
 
 def run_queue(
-    room: Room,
-    queue: list[CellGroup],
-    attempt: Callable[[CellGroup], Found | None],
+    executor: ParallelExecutor,
+    queue: list[list[Cell]],
+    attempt: Callable[[list[Cell]], Found | None],
     tell: Callable[[AtWork], object],
 ) -> Generator[Found, None, None]:
-    """Call `attempt` for every group, as many at a time as the room allows, and yield each result as it arrives.
+    """Call `attempt` for every group of cells, as many at a time as the executor allows; yield results as they arrive.
 
     Args:
-        room: where the groups are fitted; closed on every exception.
+        executor: where the groups are fitted; closed on every exception.
         queue: the groups; it is empty at the end.
-        attempt: called in threads. It returns None if another process works on the group; it is called again later.
-        tell: is called now and then with the number of fits that run or wait for a worker.
+        attempt: called in threads. It returns None if another process works on the group, and is called again later.
+        tell: called now and then with the number of fits that run or wait for a worker.
     """
-    running: dict[Future[Found | None], CellGroup] = {}
+    running: dict[Future[Found | None], list[Cell]] = {}
     most = most_at_once()
     threads = ThreadPoolExecutor(min(most, len(queue)) or 1, thread_name_prefix="bnn-bench-fit")
     try:
         while queue or running:
-            width = min(most, room.width())  # called even if the queue is empty, because `width` may replace workers
+            width = min(most, executor.width())  # even if the queue is empty: `width` may replace dead workers
             while queue and len(running) < width:
                 group = queue.pop(0)
                 running[threads.submit(attempt, group)] = group
@@ -156,7 +155,7 @@ def run_queue(
                 else:
                     yield found
     except BaseException:
-        room.close()
+        executor.close()
         raise
     finally:
         threads.shutdown(wait=True, cancel_futures=True)

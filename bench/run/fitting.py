@@ -1,4 +1,4 @@
-"""Get the fits of cells: load stored posteriors, train the others, and record the costs of training."""
+"""Get the fit of each cell: load its stored posterior or train it, and describe what training cost."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ from bench.plan.cells import Cell
 from bench.plan.freshness import is_fit_stale
 from bench.plan.recipes import profile
 from bench.plan.registry import manifest, source_files
-from bench.run.contexts import Fitting, Measure, RunContext
+from bench.run.contexts import Computation, Measure, RunContext
 from bench.run.events import Send, Warned
 from bench.run.options import Options
 
 
 def _load_train(cells: Sequence[Cell], options: Options) -> tuple[Split, Tensor | None, Task]:
-    """Return the training rows, the places of each seed's rows (int64 [E, N]; None for one seed), and the task."""
+    """Return the training rows, which of them each of E seeds uses (indices, int64 [E, N]; None: all), and the task."""
     if manifest(cells[0].approach).task == "toy":
         train = toy_split()
         rows = torch.arange(len(train)).expand(len(cells), -1) if len(cells) > 1 else None
@@ -67,10 +67,10 @@ class Fit:
 def fit(
     group: Sequence[Cell], approach: Approach, store: Store, options: Options, send: Send
 ) -> dict[str, Fit | Reason]:
-    """Return the group's fits by their keys; a reason for a fit that diverged.
+    """Return the group's fits by key; for a fit that diverged, the reason.
 
-    Stored posteriors are loaded. The others are trained in one computation. An interrupted training resumes from its
-    checkpoint.
+    Fits with a stored posterior are loaded. The others are trained in one computation, which resumes from its
+    checkpoint if it was interrupted.
     """
     cells = [next(cell for cell in group if cell.fit_key == fit_key) for fit_key in fit_keys(group)]
     train, rows, task = _load_train(cells, options)
@@ -83,9 +83,9 @@ def fit(
     if places:
         todo = [cells[place] for place in places]
         checkpoint = store.fit_path(checkpoint_key(group), "checkpoint")
-        fitting = Fitting(todo, store, checkpoint, _watchers(todo, options), send, options.checkpoint_every_s)
-        fitting.at_once = options.at_once
-        fits.update(_train(approach, todo, train, None if rows is None else rows[places], task, fitting))
+        measures = _epoch_measures(todo, options)
+        computation = Computation(todo, store, checkpoint, measures, send, options)
+        fits.update(_train(approach, todo, train, None if rows is None else rows[places], task, computation))
         trained = [(cell, found) for cell in todo if isinstance(found := fits[cell.fit_key], Fit)]
         if options.retain and not all([_retain(store, cell, found, send) for cell, found in trained]):
             return fits  # keep the checkpoint: the posterior could not be written
@@ -101,7 +101,7 @@ def _kept(store: Store, cell: Cell) -> tuple[dict[str, Tensor], FitInfo] | None:
 
 
 def _retain(store: Store, cell: Cell, found: Fit, send: Send) -> bool:
-    """Store a posterior, and return whether that succeeded. If not, its cells are still measured from memory."""
+    """Store a posterior and return whether that succeeded. If it failed, the fit is measured all the same."""
     try:
         store.write_tensors(store.fit_path(cell.fit_key, "posterior"), found.posterior.arrays(), found.info)
     except StoreError as error:
@@ -110,50 +110,50 @@ def _retain(store: Store, cell: Cell, found: Fit, send: Send) -> bool:
     return True
 
 
-def _watchers(cells: Sequence[Cell], options: Options) -> list[Measure]:
-    """Return for each seed the function that measures after an epoch, as the document did of MNIST."""
+def _epoch_measures(cells: Sequence[Cell], options: Options) -> list[Measure]:
+    """Return for each seed the function that measures after an epoch what the approach's document printed on MNIST."""
     has_document = bool(manifest(cells[0].approach).document) and profile(cells[0].profile).task == "mnist"
     name = "published" if has_document else "common"
     return [protocol_for(cell, name, options).epoch for cell in cells]
 
 
 def protocol_for(cell: Cell, name: str, options: Options) -> Protocol:
-    """Return a protocol for the cell's fit."""
+    """Return the protocol of this name for the fit of a cell."""
     data_dir = options.data_path()
     entry, budget = manifest(cell.approach), profile(cell.profile)
     return protocol_of(entry, name, cell.seed, budget, data_dir, torch.device(cell.device))
 
 
 def _train(
-    approach: Approach, cells: Sequence[Cell], train: Split, rows: Tensor | None, task: Task, fitting: Fitting
+    approach: Approach, cells: Sequence[Cell], train: Split, rows: Tensor | None, task: Task, computation: Computation
 ) -> dict[str, Fit | Reason]:
-    """Train the seeds of `cells`; `rows`: see `_load_train`."""
+    """Train the seeds of `cells` and return their fits by key; `rows`: see `_load_train`."""
     load_before, started = environment.load_average(), environment.now()
-    _forget_peak_memory(fitting.device)
-    others = OtherLoad(fitting.threads)
+    _forget_peak_memory(computation.device)
+    others = OtherLoad(computation.threads)
     start = time.perf_counter()
     try:
         if rows is None:
-            posteriors = [check_fit(approach.fit(train, task, fitting.contexts[0]), approach)]
+            posteriors = [check_fit(approach.fit(train, task, computation.contexts[0]), approach)]
         else:
-            posteriors = approach.fit_many(train, rows, task, fitting.contexts)
-        timing.synchronise(fitting.device)
+            posteriors = approach.fit_many(train, rows, task, computation.contexts)
+        timing.synchronise(computation.device)
     except Diverged as error:  # every seed diverged, or the approach itself raised it for its only seed
-        reasons = [context.diverged or told("diverged-as-told", error) for context in fitting.contexts]
+        reasons = [context.diverged or told("diverged-as-told", error) for context in computation.contexts]
         return {cell.fit_key: reason for cell, reason in zip(cells, reasons, strict=True)}
     wall_s, load = (time.perf_counter() - start) / len(cells), others.reasons()
     fits: dict[str, Fit | Reason] = {}
-    for place, (cell, context, posterior) in enumerate(zip(cells, fitting.contexts, posteriors, strict=True)):
+    for place, (cell, context, posterior) in enumerate(zip(cells, computation.contexts, posteriors, strict=True)):
         if context.diverged:
             fits[cell.fit_key] = context.diverged
             continue
         learnt = split_hash(train, None if rows is None else rows[place])
-        made = _provenance(cell, load_before, fitting.threads)
+        made = _provenance(cell, load_before, computation.threads)
         info = FitInfo(
             fit_key=cell.fit_key,
             versions=Versions(recipe=cell.versions.recipe),
             epochs=[epoch.closed() for epoch in context.epochs],
-            timings=_timings(approach, cell, task, fitting, context, wall_s, load),
+            timings=_timings(approach, cell, task, computation, context, wall_s, load),
             model=_model_size(posterior),
             provenance=msgspec.structs.replace(made, started=started, train_sha256=learnt),
         )
@@ -165,20 +165,20 @@ def _timings(
     approach: Approach,
     cell: Cell,
     task: Task,
-    fitting: Fitting,
+    computation: Computation,
     context: RunContext,
     wall_s: float,
     load: Sequence[Reason],
 ) -> Timings:
-    """Return the costs of one seed's training, or its share if seeds trained together; `load`: of `OtherLoad`."""
+    """Return what one seed's training cost, or its share of a shared computation; `load`: reasons of `OtherLoad`."""
     trained_rows = task.n_train
     if context.steps_per_epoch is not None:
         trained_rows = min(trained_rows, context.steps_per_epoch * getattr(approach, "batch_size", trained_rows))
     seconds = [epoch.seconds for epoch in context.epochs]
     epoch_s = statistics.median(seconds) if seconds else None
     with_measuring_s = [epoch.with_measuring_s for epoch in context.epochs]
-    reasons = [*_why_timings_do_not_count(fitting, cell), *load]
-    n_seeds = len(fitting.contexts)
+    reasons = [*_why_timings_do_not_count(computation, cell), *load]
+    n_seeds = len(computation.contexts)
     return Timings(
         fit_s=sum(seconds),
         wall_s=wall_s,
@@ -193,20 +193,20 @@ def _timings(
     )
 
 
-def _why_timings_do_not_count(fitting: Fitting, cell: Cell) -> list[Reason]:
-    """Return why the times of a fit do not count as times of one seed trained alone."""
+def _why_timings_do_not_count(computation: Computation, cell: Cell) -> list[Reason]:
+    """Return why the measured times do not count as the times of training one seed alone."""
     reasons = []
-    others = len(fitting.contexts) - 1
+    others = len(computation.contexts) - 1
     if others:
         reasons.append(Reason(SEEDS_TOGETHER, {"n": others}))
-    if fitting.at_once > 1:
-        reasons.append(Reason("fits-at-once", {"n": fitting.at_once}))
-    if fitting.resumed:
+    if computation.at_once > 1:
+        reasons.append(Reason("fits-at-once", {"n": computation.at_once}))
+    if computation.resumed:
         reasons.append(Reason(RESUMED))
     steps = profile(cell.profile).steps_per_epoch
     if steps is not None:
         reasons.append(Reason("short-epochs", {"profile": cell.profile, "steps": steps}))
-    if products_by(cell.precision, fitting.device) == BY_ROUNDING:
+    if products_by(cell.precision, computation.device) == BY_ROUNDING:
         reasons.append(Reason("rounded-operands", {"device": cell.device, "precision": cell.precision}))
     return reasons
 
@@ -238,14 +238,14 @@ def _model_size(posterior: Posterior) -> NetworkSize:
 
 
 def _provenance(cell: Cell, load_before: float, threads: int) -> Provenance:
-    """Return machine, code and data of this fit, and the settings that affect its speed and rounding."""
+    """Return the machine, code and data of this fit, and the settings that affect its speed and rounding."""
     device = torch.device(cell.device)
     return msgspec.structs.replace(
         environment.describe(threads),
         device_name=torch.cuda.get_device_name(device) if device.type == "cuda" else environment.cpu_name(),
         vector_instructions=torch.backends.cpu.get_cpu_capability(),
         products=products_by(cell.precision, device),
-        matmul_rate=timing.matmul_rate(device, threads),  # cached: measured before a precision was chosen
+        matmul_rate=timing.matmul_rate(device, threads),  # a cached value: `process.work` has measured it
         load_average=(load_before, environment.load_average()),
         source_sha256=environment.source_hash(source_files(cell.approach)),
         data_sha256=data_hashes(profile(cell.profile).task),

@@ -1,4 +1,4 @@
-"""A job as JSON: its cells, its options, and the code and data that it needs to give the same numbers."""
+"""Jobs for child processes, as JSON, and the check that another machine would give the same numbers."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from bench.run.options import Options
 
 
 class CodeAndData(msgspec.Struct, frozen=True):
-    """Code and data of a machine that affect an approach's numbers."""
+    """The code and the data of a machine that affect an approach's numbers."""
 
-    harness: str  # hash
-    approach: str  # hash
-    protocols: dict[str, int]  # versions, with that of the metrics
-    data: dict[str, str]  # hashes by file
-    there: list[str]  # data sets that are present
+    harness: str  # hash of this package's code
+    approach: str  # hash of the approach's code
+    protocols: dict[str, int]  # versions of the protocols and of the metrics
+    data: dict[str, str]  # hash of each data file
+    present: list[str]  # data sets that this machine has
 
 
 class WorkJob(msgspec.Struct, frozen=True, tag_field="kind", tag="work"):
@@ -35,7 +35,7 @@ class WorkJob(msgspec.Struct, frozen=True, tag_field="kind", tag="work"):
 
     cells: list[Cell]
     options: Options
-    expected: CodeAndData | None  # of the machine that asks; None: this one
+    expected: CodeAndData | None  # of the caller's machine; None: the job stays on that machine
 
 
 class PlanJob(msgspec.Struct, frozen=True, tag_field="kind", tag="plan"):
@@ -49,17 +49,17 @@ Job: TypeAlias = WorkJob | PlanJob
 
 
 def work_job(cells: Sequence[Cell], options: Options) -> WorkJob:
-    """Return the job of fitting and measuring the cells of one fit under another interpreter or on another machine."""
+    """Return the job that fits and measures the cells of one fit by another interpreter or on another machine."""
     return WorkJob(list(cells), options, here(cells[0].approach, data_folder(options)))
 
 
 def plan_job(selection: Selection) -> PlanJob:
-    """Return the job of planning cells."""
+    """Return the job that plans the cells of a selection."""
     return PlanJob(selection, harness_hash())
 
 
 def decode_job(line: bytes) -> Job:
-    """Return the job of a line of JSON; drop its data folder if this machine does not have that folder."""
+    """Return the job that a line of JSON describes, without its data folder if this machine does not have it."""
     job: Job = msgspec.json.decode(line, type=Job)
     if isinstance(job, PlanJob) or data_folder(job.options):
         return job
@@ -67,26 +67,26 @@ def decode_job(line: bytes) -> Job:
 
 
 def data_folder(options: Options) -> Path | None:
-    """Return the data folder of the options, if this machine has it."""
+    """Return the data folder that the options name, if this machine has it."""
     path = options.data_path()
     return path if path is not None and path.is_dir() else None
 
 
 def here(approach: str, data_dir: Path | None) -> CodeAndData:
-    """Return code and data of this machine."""
+    """Return the code and the data of this machine."""
     return CodeAndData(
         harness=harness_hash(),
         approach=source_hash(source_files(approach)),
         protocols={**PROTOCOLS, "metrics": METRICS_VERSION},
         data=data_hashes(),
-        there=[row.name for row in list_datasets(data_dir) if row.present],
+        present=[row.name for row in list_datasets(data_dir) if row.present],
     )
 
 
 def check(expected: CodeAndData, found: CodeAndData) -> None:
-    """Raise ConfigError if this machine would give other numbers than the machine that asks.
+    """Raise ConfigError if this machine (`found`) would give other numbers than the caller's (`expected`).
 
-    The bytes of a data set are compared with the known hashes when it is read.
+    Only the known hashes of data files are compared here. Whoever reads a file compares its bytes with its hash.
     """
     host = socket.gethostname()
     for name in ("harness", "approach", "protocols"):
@@ -94,7 +94,7 @@ def check(expected: CodeAndData, found: CodeAndData) -> None:
             raise ConfigError(f"the code of the {name} on {host} differs from this one; install the same version there")
     if expected.data != found.data:
         raise ConfigError(f"the manifests of the data sets on {host} differ; install the same version there")
-    absent = [name for name in expected.there if name not in found.there]
+    absent = [name for name in expected.present if name not in found.present]
     if absent:
         raise ConfigError(
             f"data set '{absent[0]}' is not on {host}; run there: python -m bench data fetch {absent[0]}, or set "

@@ -1,4 +1,4 @@
-"""The options of a child process, which do not depend on its cells."""
+"""The options of a run that all its child processes get."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from bench.plan import plugins
 
 @dataclass(frozen=True)
 class Options:
-    """The same for every child process of a run."""
+    """The options that every child process of a run gets."""
 
-    root: str
+    root: str  # results folder
     data_dir: str | None = None
     threads: int | None = None
-    retain: bool = True  # store the fitted posterior for further protocols and for predict
-    approaches: str = field(default_factory=plugins.path)  # path of approaches from outside
-    interpreters: Mapping[str, str] = field(default_factory=dict)  # by approach, if it has one of its own
-    checkpoint_every_s: float | None = None  # epochs shorter than this share a checkpoint; None: contexts' default
+    retain: bool = True  # store the fitted posterior, for more protocols and for `predict`
+    approaches: str = field(default_factory=plugins.path)  # folders with approaches of users
+    interpreters: Mapping[str, str] = field(default_factory=dict)  # {approach: path of its own Python}
+    checkpoint_every_s: float | None = None  # least time between checkpoints; None: the default of `contexts`
     memory_mib: float | None = None  # most address space of a child process
-    at_once: int = 1  # fits at a time on this machine, this one included
+    at_once: int = 1  # fits at a time on this machine
 
     def data_path(self) -> Path | None:
-        """Return the folder with the data sets that is looked at first, if one was given."""
+        """Return the user's folder of data sets, which is searched first; None if there is none."""
         return Path(self.data_dir) if self.data_dir else None

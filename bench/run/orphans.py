@@ -1,4 +1,4 @@
-"""End a process when its run is gone: a child process that works, or the fork server while it imports."""
+"""End a process whose run has ended: a child process at work, or the fork server during its imports."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from typing import NoReturn
 
 import psutil
 
-GONE = 1  # exit code of a process that nobody waits for
+GONE = 1  # exit code of a process whose run has ended
 LOOK_EVERY_S = 0.5
 
 
 def end_with(*processes: int) -> None:
-    """End this process as soon as one of the processes is gone.
+    """End this process as soon as one of the given processes has ended.
 
-    One process is the run, which holds the lock of the fit. The other is the parent: the fork server, or a script that
-    a user gave as interpreter.
+    Give the run, which holds the lock of the fit, and the parent. The parent is another process if it is the fork
+    server, or a script that the user gave as interpreter.
     """
     for number in set(processes):
         threading.Thread(target=_end_with, args=(number,), daemon=True, name="end with owner").start()
@@ -35,7 +35,7 @@ def _end_with(process: int) -> NoReturn:
 def import_for(run: int, names: Iterable[str]) -> None:
     """Import modules; end this process if its parent process `run` ends meanwhile.
 
-    A timer checks the parent. A thread must not, because a fork server must have no threads when it forks.
+    A timer checks the parent, not a thread: a fork server must have no threads when it forks.
     """
 
     def look(number: int, frame: object) -> None:

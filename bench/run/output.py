@@ -1,4 +1,4 @@
-"""Write the output of a child process to a file. The end of it goes into the record of a cell that failed."""
+"""Write the output of a child process to a file. If a cell fails, its record gets the end of this output."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ _kept: list[int] = []  # STDERR, once `keep` was called
 
 
 def keep(descriptor: int) -> None:
-    """Send standard output and error, also of processes started later, to a file open for reading and writing."""
+    """Send standard output and error to a file, which is open for reading and writing; also of later subprocesses."""
     for stream in (STDOUT, STDERR):
         os.dup2(descriptor, stream)
     _kept.append(STDERR)
 
 
 def printed() -> str:
-    """Return the end of this process's output; '' if the output goes to the user."""
+    """Return the end of this process's output; '' if `keep` was not called, because the user sees the output."""
     return tail(STDERR) if _kept else ""
 
 
 def tail(descriptor: int) -> str:
-    """Return the last KEPT_BYTES of a file as text; do not move its position."""
+    """Return the last KEPT_BYTES of a file as text, without moving its position."""
     start = max(0, os.fstat(descriptor).st_size - KEPT_BYTES)
     return os.pread(descriptor, KEPT_BYTES, start).decode(errors="replace").strip()

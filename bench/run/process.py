@@ -30,17 +30,17 @@ from bench.run.fitting import Fit, fit, protocol_for
 from bench.run.options import Options
 from bench.run.recording import empty_record, make_record, write_or_say_why
 
-Fits = Mapping[str, Fit | Reason | Exception]  # by fit key; a reason where it diverged, the error where it failed
+Fits = Mapping[str, Fit | Reason | Exception]  # by fit key: the fit, why it diverged, or the error that ended it
 
 
 def work(cells: Sequence[Cell], options: Options, send: Send) -> None:
-    """Fit one seed or several in one computation, and measure every cell; a cell that fails gets a record too."""
+    """Fit the seeds of the cells in one computation, and measure every cell. A cell that fails gets a record too."""
     if options.threads:
         torch.set_num_threads(options.threads)
     device = torch.device(cells[0].device)
-    with without_denormals():  # first of all: threads take the setting over when the first operation starts them
-        timing.matmul_rate(device, torch.get_num_threads())
-        with matrix_products(cells[0].precision, device):  # also for predictions
+    with without_denormals():  # before any operation: the first one starts threads, which take over this setting
+        timing.matmul_rate(device, torch.get_num_threads())  # measured now, before any training; `fitting` needs it
+        with matrix_products(cells[0].precision, device):  # for training and for predictions
             _work(cells, options, send)
 
 
@@ -68,7 +68,7 @@ def _work(cells: Sequence[Cell], options: Options, send: Send) -> None:
 def _measured(
     cell: Cell, fitted: Fit | Reason | Exception, options: Options, send: Send
 ) -> tuple[Record, Scores | None]:
-    """Measure a cell's fit, if there is one, and return its record and scores."""
+    """Measure a cell's fit and return its record and scores; without a fit, return why or raise the error."""
     if isinstance(fitted, Exception):
         raise fitted
     if isinstance(fitted, Reason):
@@ -82,7 +82,7 @@ def _measured(
 
 
 def _failed(cell: Cell, error: Exception) -> Record:
-    """Return the record of a cell that an error ended."""
+    """Return the record of a cell for the error that ended it."""
     if isinstance(error, Unsupported):
         return empty_record(cell, "skipped", told("unsupported", error))
     if isinstance(error, Diverged):
@@ -103,8 +103,8 @@ def _failed(cell: Cell, error: Exception) -> Record:
 
 
 def _fit_or_why_not(group: Sequence[Cell], approach: Approach, store: Store, options: Options, send: Send) -> Fits:
-    """Return the group's fits; if an error ended the computation, return the error for every fit."""
+    """Return the group's fits; if an error ended the computation, return this error for every fit."""
     try:
         return fit(group, approach, store, options, send)
-    except Exception as error:  # noqa: BLE001 - the record of each cell has it
+    except Exception as error:  # noqa: BLE001 - it becomes a part of each cell's record
         return dict.fromkeys(fit_keys(group), error)

@@ -1,4 +1,4 @@
-"""Show a run: bars on a terminal, a plain line now and then elsewhere, or lines of JSON for machines."""
+"""Show a run: bars on a terminal, sometimes a plain line in a pipe or a file, or lines of JSON for machines."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from bench.plan.cells import Cell
 from bench.plan.costs import CostEstimate
 from bench.run.events import EpochEnded, Event, Measuring, Recorded, Replaced, Started, Tick, Waiting, Warned
 
-PLAIN_EVERY_S = 15.0
+PLAIN_EVERY_S = 15.0  # least time between two plain lines about running fits
 REDRAWS_A_SECOND = 4
 BAR_COLUMNS = 12
 UNKNOWN = CostEstimate(None, None, "")
@@ -33,7 +33,7 @@ def console_of(stream: TextIO) -> Console:
 
 
 def is_screen(console: Console) -> bool:
-    """Return whether lines can be redrawn. A pipe cannot, even if FORCE_COLOR is set."""
+    """Return whether lines can be redrawn. In a pipe they cannot, even if FORCE_COLOR is set."""
     return console.file.isatty() and not console.is_dumb_terminal
 
 
@@ -74,23 +74,23 @@ class JsonLines:
 
 @dataclass
 class _ShownFit:
-    """A fit that is being worked on, with its cells."""
+    """A running fit, with its cells."""
 
     title: str
-    open: set[str]  # keys of its cells without a record
+    open: set[str]  # keys of its cells that have no record yet
     epoch_started: float
     bar: bars.TaskID | None  # on a terminal
     began: float
-    cell_started: float  # when the cell before ended, or the fit began
-    keys: frozenset[str] = frozenset()  # of the cells that it has to make
+    cell_started: float  # when the previous cell ended, or the fit began
+    keys: frozenset[str] = frozenset()  # of all cells that it measures in this run
     is_all_new: bool = True  # every record so far was made in this run, and is done
     detail: str = "starting"
-    told: str = ""  # the detail of its last line in a pipe
-    is_waiting: bool = False  # for another process
+    printed: str = ""  # the detail in its last plain line
+    is_waiting: bool = False  # another process works on it
 
 
 class Progress:
-    """Shows the cells of a run; a `bench.run.runner.Watcher`. Fits may run one after the other or several at once."""
+    """Shows the cells of a run, of which several may run at once; a `bench.run.runner.Watcher`."""
 
     def __init__(
         self,
@@ -99,14 +99,14 @@ class Progress:
         stream: TextIO | None = None,
         at_once: int = 1,
     ) -> None:
-        """Show a run of `at_once` fits at a time; `estimates` has the costs of cells by key."""
+        """Show a run that does `at_once` fits at a time; `estimates` has the expected cost of each cell by its key."""
         self._console = console_of(stream or sys.stderr)
         self._quiet = quiet
         self._bars = None if quiet or not is_screen(self._console) else _bars(self._console)
         self._time = _TimeLeft(estimates, at_once)
         self._titles: dict[str, str] = {}
         self._groups: list[list[Cell]] = []
-        self._fits: dict[int, _ShownFit] = {}  # what is worked on, by the place of its group
+        self._fits: dict[int, _ShownFit] = {}  # running fits, by the index of their group
         self._total = self._done = self._bad = 0
         self._all: bars.TaskID | None = None  # the bar of the run
         self._started = self._last_line = time.monotonic()
@@ -127,15 +127,15 @@ class Progress:
 
     def event(self, group: Sequence[Cell], event: Event) -> None:
         """See `Watcher`."""
-        self._time.pass_on(self._fits.values())
-        if not group:  # news of the workers, of no fit
+        self._time.subtract_passed(self._fits.values())
+        if not group:  # an event about the workers, not about a fit
             return
         fit = self._fit(group[0])
         fit.is_waiting = isinstance(event, Waiting)
         if isinstance(event, Started):
             title = self._titles[event.key]
             if (fit.title, fit.detail) != (title, "starting"):
-                fit.told = ""
+                fit.printed = ""
             fit.title, fit.detail = title, "starting"
             fit.epoch_started = time.monotonic()
         elif isinstance(event, Measuring):
@@ -213,8 +213,8 @@ class Progress:
         self._last_line = now
         left = self._time.text("in all {} left", self._fits.values())
         for fit in self._fits.values():
-            if fit.detail != fit.told:  # nothing is said twice
-                fit.told = fit.detail
+            if fit.detail != fit.printed:
+                fit.printed = fit.detail
                 self._line(Text(f"[{self._done + 1}/{self._total}] {fit.title}: {fit.detail}; {left}"))
 
     def _draw(self, shown: bars.Progress) -> None:
@@ -234,7 +234,7 @@ class Progress:
 
 
 def _bars(console: Console) -> bars.Progress:
-    """Return the display of a bar for the run and one for each fit; the bars disappear when it stops."""
+    """Return a display with one bar for the run and one for each fit; the bars disappear when it stops."""
     return bars.Progress(
         bars.TextColumn("{task.description}", markup=False, table_column=Column(no_wrap=True)),
         bars.BarColumn(BAR_COLUMNS),
@@ -243,22 +243,22 @@ def _bars(console: Console) -> bars.Progress:
         refresh_per_second=REDRAWS_A_SECOND,
         transient=True,
         expand=True,
-        redirect_stdout=sys.stdout.isatty(),  # output to a file must reach the file
+        redirect_stdout=sys.stdout.isatty(),  # if output goes to a file, it must go on doing so
     )
 
 
 class _TimeLeft:
-    """The seconds that the open cells of a run are expected to take.
+    """The time that the open cells of a run are expected to take. Open: without a record.
 
-    A running fit is judged by its epochs. Every other fit has its estimate, multiplied by the ratio of measured to
-    estimated time of this run's finished fits.
+    For a running fit, the time comes from its epochs. For every other fit it is the estimate, multiplied by a ratio:
+    the time that the finished fits of this run took, divided by their estimates.
     """
 
     def __init__(self, estimates: Mapping[str, CostEstimate], at_once: int) -> None:
         self._estimates, self._at_once = estimates, at_once
         self._left: dict[str, float | None] = {}  # by the key of each open cell; None: no estimate
-        self._foreseen: dict[str, float | None] = {}  # the estimate of each cell
-        self._finished_s = self._finished_foreseen_s = 0.0  # of fits
+        self._estimated: dict[str, float | None] = {}  # the estimate of each cell, as it was at the beginning
+        self._finished_s = self._finished_estimated_s = 0.0  # measured and estimated time of the finished fits
         self._n_groups = 1
         self._now = time.monotonic()
 
@@ -268,35 +268,35 @@ class _TimeLeft:
         return set(self._left)
 
     def begin(self, groups: Sequence[Sequence[Cell]]) -> None:
-        """Take the estimates of the cells; the first cell of each fit includes the training."""
+        """Take the estimates of the cells; that of each fit's first cell includes the training."""
         self._now, self._n_groups = time.monotonic(), max(1, len(groups))
         for group in groups:
             first = _first_of_each_fit(group)
             for cell in group:
                 cost = self._estimates.get(cell.key, UNKNOWN)
                 fit_s = cost.fit_s if cell.key in first or cost.fit_s is None else 0.0
-                self._left[cell.key] = self._foreseen[cell.key] = _sum(fit_s, cost.measure_s)
+                self._left[cell.key] = self._estimated[cell.key] = _sum(fit_s, cost.measure_s)
 
     def train(self, group: Sequence[Cell], left_s: float) -> None:
-        """Replace a computation's estimated time of training by `left_s`, which comes from its epochs."""
+        """Replace the estimated training time of a computation by `left_s`, which its epochs give."""
         first = _first_of_each_fit(group)
         for key in first & self._left.keys():
             self._left[key] = _sum(left_s / len(first), self._estimates.get(key, UNKNOWN).measure_s)
 
     def end(self, key: str) -> None:
-        """Take a cell as done."""
+        """Forget a cell, because it has a record."""
         self._left.pop(key, None)
 
     def learn(self, keys: Iterable[str], seconds: float) -> None:
-        """Take what a finished fit and its cells took in all."""
-        foreseen = [self._foreseen.get(key) for key in keys]
-        known = [value for value in foreseen if value is not None]
-        if known and len(known) == len(foreseen):
+        """Compare the seconds that the cells of a finished fit took in all with their estimates, if all have one."""
+        estimated = [self._estimated.get(key) for key in keys]
+        known = [value for value in estimated if value is not None]
+        if known and len(known) == len(estimated):
             self._finished_s += seconds
-            self._finished_foreseen_s += sum(known)
+            self._finished_estimated_s += sum(known)
 
-    def pass_on(self, fits: Iterable[_ShownFit]) -> None:
-        """Subtract the time since the last call from the remaining times of the running fits."""
+    def subtract_passed(self, fits: Iterable[_ShownFit]) -> None:
+        """Subtract the time since the last call from the remaining time of each running fit."""
         passed, self._now = time.monotonic() - self._now, time.monotonic()
         for fit in fits:
             spent = passed
@@ -307,15 +307,15 @@ class _TimeLeft:
                     spent = max(spent - known, 0.0)
 
     def text(self, form: str, fits: Iterable[_ShownFit]) -> str:
-        """Return the remaining time as text, put into `form`."""
-        at_work_on = list(fits)
-        begun = {key for fit in at_work_on for key in fit.open}
-        slower = self._finished_s / self._finished_foreseen_s if self._finished_foreseen_s else 1.0
-        known = [value * (1 if key in begun else slower) for key, value in self._left.items() if value is not None]
+        """Return the remaining time as text, in the place of {} in `form`; `fits`: the running ones."""
+        running = list(fits)
+        begun = {key for fit in running for key in fit.open}
+        ratio = self._finished_s / self._finished_estimated_s if self._finished_estimated_s else 1.0
+        known = [value * (1 if key in begun else ratio) for key, value in self._left.items() if value is not None]
         n_unknown = len(self._left) - len(known)
         if n_unknown and not known:
             return "no estimate yet"
-        at_work = sum(not fit.is_waiting for fit in at_work_on)
+        at_work = sum(not fit.is_waiting for fit in running)
         at_once = at_work or max(min(self._at_once, self._n_groups), 1)
         more = f" and {counted(n_unknown, 'cell')} of unknown length" if n_unknown else ""
         return form.format(duration(sum(known) / at_once) + more)
@@ -326,5 +326,5 @@ def _sum(first: float | None, second: float | None) -> float | None:
 
 
 def _first_of_each_fit(group: Sequence[Cell]) -> set[str]:
-    """Return the key of the first cell of each fit, which includes the training."""
+    """Return the key of the first cell of each fit; the estimate of this cell includes the training."""
     return {cell.key for cell in {cell.fit_key: cell for cell in reversed(group)}.values()}

@@ -1,4 +1,4 @@
-"""Make records from a fit and a measurement, or from the reason why there are none."""
+"""Make records: of a fit and its measurement, or of the reason why a cell has no numbers."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from bench.run.fitting import Fit
 
 
 def make_record(cell: Cell, fitted: Fit, measured: Measurement, load: Sequence[Reason]) -> Record:
-    """Make the record of a fit and a measurement; `load`: reasons of `OtherLoad` from the time of measuring."""
+    """Make the record of a fit and its measurement; `load`: why the times of measuring do not count (`OtherLoad`)."""
     training = fitted.info.timings.reasons
     reasons = [*training, *(reason for reason in load if reason not in training)]
     return Record(
@@ -43,7 +43,7 @@ def make_record(cell: Cell, fitted: Fit, measured: Measurement, load: Sequence[R
 
 
 def empty_record(cell: Cell, outcome: Outcome, reason: Reason, detail: str = "") -> Record:
-    """Make the record of a cell without numbers, with the reason."""
+    """Make the record of a cell that has no numbers, with the reason."""
     made = environment.describe(torch.get_num_threads())
     return Record(
         schema=SCHEMA,
@@ -65,8 +65,8 @@ def empty_record(cell: Cell, outcome: Outcome, reason: Reason, detail: str = "")
 def write_or_say_why(store: Store, cell: Cell, record: Record, scores: Scores | None = None) -> Recorded:
     """Write a record and return its event.
 
-    If the record cannot be written, try a short record with the reason, which may still fit on a full disk. The event
-    has the reason in any case.
+    If the record cannot be written, write a short one that says why: a full disk may still have room for it. The event
+    says why in any case.
     """
     try:
         store.write(record, scores)

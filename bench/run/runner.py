@@ -39,10 +39,10 @@ class Result:
 
 
 class Watcher(Protocol):
-    """What shows a run's progress."""
+    """Shows the progress of a run."""
 
     def begin(self, groups: list[list[Cell]], done: int) -> None:
-        """Begin to show these groups; `done` cells are finished already."""
+        """Begin to show the fits of a run, a group of cells each; `done` other cells are finished already."""
 
     def event(self, group: Sequence[Cell], event: Event) -> None:
         """Show an event of a child process."""
@@ -59,9 +59,10 @@ def run(
     executor: str | Processes | Pool = "process",
     time_limit_s: float | None = None,
 ) -> list[Result]:
-    """Run every cell that has no final record, and return how each cell ended, in the order given.
+    """Run every cell that has no final record; return how each cell ended, in the order of `cells`.
 
-    Seeds that can share a computation do. A named executor does one fit after the other, a `Room` several at a time.
+    Seeds that can share a computation do so. An executor that is given by its name does one fit after the other.
+    `Processes` and a `Pool` do several at a time.
     """
     store.check_writable()
     results: dict[str, Result] = {}
@@ -81,18 +82,18 @@ def run(
         try:
             with hold(store.root, [cell.lock_key for cell in group]):
                 return _run_group(group, store, options, tell, executor, time_limit_s)
-        except Busy:  # another process works on it; come back later
+        except Busy:  # another process works on the group; `attempt` is called again later
             tell(group, Waiting())
             time.sleep(BUSY_WAIT_S)
             return None
-        except StoreError as error:  # these cells cannot be written; others perhaps can
+        except StoreError as error:  # these cells cannot be locked, read or written; others perhaps can
             return [Result(cell, "failed", str(error), was_there=False) for cell in group]
 
     if isinstance(executor, str):
         ended = _one_by_one(queue, attempt)
     else:
         ended = run_queue(executor, queue, attempt, partial(tell, []))
-    with contextlib.closing(ended):  # on an exception, also stop the threads
+    with contextlib.closing(ended):  # stops the threads on an exception
         for found in ended:
             results.update({result.cell.identity: result for result in found})
     watcher.finish()
@@ -121,7 +122,7 @@ def _run_group(
 ) -> list[Result]:
     results: list[Result] = []
     open_cells = {cell.key: cell for cell in group}
-    for cell in group:  # another process may have finished it while we waited
+    for cell in group:  # another process may have finished it while this one waited for the lock
         record = final(cell, store, options.data_path())
         if record is not None:
             results.append(Result(cell, record.outcome, in_words(record.reason), was_there=True))
@@ -134,9 +135,8 @@ def _run_group(
     outcome: Outcome = "failed"
     reason, printed = told("crashed", ""), ""
     try:
-        with contextlib.closing(
-            run_group(todo, options, executor, limit_s)
-        ) as events:  # end the child process before the locks
+        # closing: the child process must end before the locks are released
+        with contextlib.closing(run_group(todo, options, executor, limit_s)) as events:
             for event in events:
                 if isinstance(event, Recorded):
                     cell = open_cells.pop(event.key)

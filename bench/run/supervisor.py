@@ -1,8 +1,8 @@
 """Starts a child process, reads its events and ends it. A crash or a time limit affects the cells of one fit only.
 
 A child process of this interpreter is forked from a server that has imported torch already, which saves seconds. A
-child process of another interpreter, or on a cluster, is `python -m bench.run.remote`. Both write events as lines of
-JSON.
+child process of another interpreter, or on a cluster, is started as `python -m bench.run.remote`. Both write events as
+lines of JSON.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import threading
 import time
 from collections.abc import Generator, Iterator, Mapping
 from multiprocessing import connection
-from multiprocessing.context import ForkServerContext, SpawnContext
+from multiprocessing.context import ForkServerContext
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import IO, TypeAlias
@@ -35,16 +35,16 @@ from bench.run.jobs import Job, WorkJob
 from bench.run.output import tail
 
 POLL_S = 0.5
-GRACE_S = 10.0
-CHUNK_BYTES = 1 << 16  # what a pipe holds
+GRACE_S = 10.0  # for a process to end, before it is killed
+CHUNK_BYTES = 1 << 16  # the size of a pipe's buffer
 INSTALLED = ("site-packages", "dist-packages")
-NOT_HANDED_ON = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "__PYVENV_LAUNCHER__")
+NOT_HANDED_ON = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "__PYVENV_LAUNCHER__")  # to another interpreter
 
 Events: TypeAlias = Generator[Event, None, None]
 
-# To start a process, `multiprocessing` also polls all others. If two threads poll a process that has ended, one of them
-# gets a wrong exit code.
-_ASKING = threading.Lock()
+# If two threads poll a process that has ended, one of them gets a wrong exit code. Whenever `multiprocessing` starts a
+# process, it polls all others.
+_POLLING = threading.Lock()
 
 
 class _Forked:
@@ -57,7 +57,7 @@ class _Forked:
 
     def poll(self) -> int | None:
         """Return its exit code, the negative number of the signal that ended it, or None while it runs."""
-        with _ASKING:
+        with _POLLING:
             return self._process.exitcode
 
     def wait(self, timeout: float) -> None:
@@ -69,80 +69,78 @@ _Process: TypeAlias = subprocess.Popen[bytes] | _Forked
 
 
 def supervise(job: Job, python: str = "", time_limit_s: float | None = None) -> Events:
-    """Let a child process do a job. Yield its events, and Tick while it is silent. Closing the generator ends it.
+    """Let a child process do a job. Yield its events, and Tick while it is silent. Close the generator to end it.
 
     Args:
         job: what to do.
-        python: path of an interpreter with the dependencies of this package; "" for a process of this interpreter's
-            fork server.
-        time_limit_s: most seconds, the start included.
+        python: path of an interpreter with the dependencies of this package; "" for a process that this interpreter's
+            fork server forks.
+        time_limit_s: most seconds, including the start.
 
     Raises:
-        FitCrashed: the child process does not start, refuses the job, or ends without an event that says so.
+        FitCrashed: the child process does not start, refuses the job, or ends without the event `Ended`.
         OutOfTime: the job took longer than the limit.
     """
     deadline = None if time_limit_s is None else time.monotonic() + time_limit_s
-    with tempfile.NamedTemporaryFile(prefix="bnn-bench-") as said:
+    with tempfile.NamedTemporaryFile(prefix="bnn-bench-") as printed:
         if isinstance(job, WorkJob) and not python:
-            process, pipe = _fork(job, said.name)
+            process, pipe = _fork(job, printed.name)
         else:
-            process, pipe = _start(python or sys.executable, job, said)
+            process, pipe = _start(python or sys.executable, job, printed)
         try:
             for event in _listen(process, pipe, deadline):
                 if isinstance(event, Ended):
                     return
                 if isinstance(event, Refused):
-                    raise FitCrashed(event.reason, tail(said.fileno()))
+                    raise FitCrashed(event.reason, tail(printed.fileno()))
                 yield event
-            raise FitCrashed(_how_it_ended(process, said), tail(said.fileno()))
+            raise FitCrashed(_how_it_ended(process, printed), tail(printed.fileno()))
         except TimeoutError:
             text = f"not finished within {time_limit_s:.0f} s; raise --time-limit or resume by running again"
-            raise OutOfTime(text, tail(said.fileno())) from None
+            raise OutOfTime(text, tail(printed.fileno())) from None
         finally:
             os.close(pipe)
             _end(process)
 
 
-def process_context() -> ForkServerContext | SpawnContext:
+def process_context() -> ForkServerContext:
     """Return the context that starts processes from a fork server, which has imported torch but never used it."""
-    if "forkserver" not in multiprocessing.get_all_start_methods():
-        return multiprocessing.get_context("spawn")
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["bench.run.preload"])
     return context
 
 
-def _fork(job: WorkJob, kept: str) -> tuple[_Process, int]:
-    """Start a child process of the fork server; return it and the pipe from which to read its events."""
+def _fork(job: WorkJob, printed: str) -> tuple[_Process, int]:
+    """Start a child process of the fork server; return it and the pipe with its events. Its output goes to a file."""
     context = process_context()
     receiver, sender = context.Pipe(duplex=False)
     with receiver, sender:
-        process = context.Process(target=forked, args=(job, sender, kept, os.getpid()), daemon=True)
-        with _ASKING:
+        process = context.Process(target=forked, args=(job, sender, printed, os.getpid()), daemon=True)
+        with _POLLING:
             process.start()
         return _Forked(process), os.dup(receiver.fileno())
 
 
-def _start(python: str, job: Job, said: IO[bytes]) -> tuple[_Process, int]:
-    """Start a child process under an interpreter; see `_fork`."""
+def _start(python: str, job: Job, printed: IO[bytes]) -> tuple[_Process, int]:
+    """Start a child process of an interpreter; see `_fork`."""
     command = [python, "-m", "bench.run.remote", str(os.getpid())]
     environ = thread_variables(job.options.threads) if isinstance(job, WorkJob) else {}
     try:
         process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=said, env=_environment(python, environ)
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=printed, env=_environment(python, environ)
         )
     except OSError as error:
         raise FitCrashed(f"interpreter {python} does not start: {error.strerror}") from error
     assert process.stdin is not None
     assert process.stdout is not None
     with process.stdout:
-        with contextlib.suppress(BrokenPipeError), process.stdin:  # it has ended already; its output says why
+        with contextlib.suppress(BrokenPipeError), process.stdin:  # if the child has ended already, its output says why
             process.stdin.write(msgspec.json.encode(job) + b"\n")
         return process, os.dup(process.stdout.fileno())
 
 
 def _environment(python: str, more: Mapping[str, str]) -> dict[str, str]:
-    """Return the child's environment: this one, without variables that point another interpreter to our packages."""
+    """Return the child's environment: ours with `more`; for another interpreter, without paths to our packages."""
     same = python == sys.executable
     found = {name: value for name, value in os.environ.items() if same or name not in NOT_HANDED_ON}
     root = Path(__file__).resolve().parents[2]
@@ -152,7 +150,7 @@ def _environment(python: str, more: Mapping[str, str]) -> dict[str, str]:
 
 
 def _listen(process: _Process, pipe: int, deadline: float | None) -> Iterator[Event]:
-    """Yield events until the pipe is closed or the process ends, even if another process still holds the pipe.
+    """Yield events until the pipe is closed or the process ends; another process may still hold the pipe open.
 
     Raises TimeoutError at the deadline if the process still runs.
     """
@@ -160,7 +158,7 @@ def _listen(process: _Process, pipe: int, deadline: float | None) -> Iterator[Ev
     with selectors.DefaultSelector() as selector:
         selector.register(pipe, selectors.EVENT_READ)
         while True:
-            has_ended = process.poll() is not None  # before reading: then all that it wrote is in the pipe
+            has_ended = process.poll() is not None  # asked before reading: if so, the pipe has all that it wrote
             left = POLL_S if deadline is None else min(POLL_S, deadline - time.monotonic())
             if left < 0 and not has_ended:
                 raise TimeoutError
@@ -182,7 +180,7 @@ def _parsed(line: bytes) -> Event:
         raise FitCrashed(f"its process wrote a line that is not an event: {line[:80]!r}") from None
 
 
-def _how_it_ended(process: _Process, said: IO[bytes]) -> str:
+def _how_it_ended(process: _Process, printed: IO[bytes]) -> str:
     with contextlib.suppress(subprocess.TimeoutExpired):
         process.wait(GRACE_S)
     code = process.poll()
@@ -191,7 +189,7 @@ def _how_it_ended(process: _Process, said: IO[bytes]) -> str:
     if code < 0:
         hint = "; the system does so when memory runs out" if -code == signal.SIGKILL else ""
         return f"its process was ended by {_signal_name(-code)}{hint}"
-    last = tail(said.fileno()).splitlines()[-1:]
+    last = tail(printed.fileno()).splitlines()[-1:]
     return ": ".join([f"its process ended with exit code {code}", *(line[:200] for line in last)])
 
 
@@ -203,7 +201,7 @@ def _signal_name(number: int) -> str:
 
 
 def _end(process: _Process) -> None:
-    """End a process that does not end by itself, and all processes that it has started."""
+    """Wait a second for a process to end. If it does not, end it and all processes that it has started."""
     _wait(process, 1.0)
     if process.poll() is not None:
         return

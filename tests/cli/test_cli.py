@@ -53,15 +53,20 @@ def lines(capsys):
         (["figures", "--device", "tpu", "--list"], "known: cpu, cuda"),
         (["run", "mlp", "--data-dir", "/no/folder"], "--data-dir /no/folder is not a folder"),
         (["run", "mlp", "--executor", "inline", "--time-limit", "3"], "need a process for each fit"),
-        (["run", "mlp", "--seeds", "0,0"], "name one twice"),
+        (["run", "mlp", "--seeds", "0,0"], "contain a seed twice"),
         (["run", "mlp", "--seeds", ","], "not numbers"),
         (["run", "mlp", "--seeds", "4,,"], "not numbers"),
         (["verdict", "--results", "/no/folder"], "--results /no/folder is not a folder"),
         (["verdict", "--document", "feldman2018", "--recipe", "corrected"], "--recipe is for a number of your own"),
         (["verdict", "--trial", "--document", "feldman2018"], "--document is for the documents' numbers"),
-        (["verdict", "--trial", "mlp"], "--trial judges the judge; leave out 'mlp'"),
+        (["verdict", "--trial", "mlp"], "--trial is about the rule; leave out 'mlp'"),
         (["run", "uniform", "--results", ""], "the name is empty"),
         (["report", "--output", ""], "the name is empty"),
+        (["figures", "--to", ""], "the name is empty"),
+        (["table", "--baseline", ""], "the name is empty"),
+        (["compare", "", "."], "the name is empty"),
+        (["gate", "--fresh", ""], "the name is empty"),
+        (["data", "list", "--data-dir", ""], "the name is empty"),
         (["plan", "uniform", "--results", __file__], "is a file; give a results folder"),
         (["plan", "uniform", "--approach-path", __file__], "is not a folder"),
         (["predict", "a.png", "--results", __file__], "is a file"),
@@ -69,7 +74,7 @@ def lines(capsys):
         (["gate", "--reference", "/no/folder"], "--reference /no/folder has no records"),
         (["ladder", "mlp", "--seeds", "3"], "--seeds is for --run"),
         (["table", "calibration", "--profile", "smoke", "--only", "mine"], "no record with profile smoke"),
-        (["table", "--check"], "name it with --readme"),
+        (["table", "--check"], "name the document with --readme"),
         (["table", "--format", "md"], "--format md is for one table"),
         (["compare", ".", "--verify", "--json"], "--json does not apply to --verify"),
         (["audit", "documents", "--write"], "--write stores the audit of a library"),
@@ -152,7 +157,7 @@ for command in sys.argv[1:]:
 
 
 def test_reading_needs_no_framework(tmp_path):
-    """Nobody waits seconds for PyTorch to see a table: None in `sys.modules` makes importing it an error."""
+    """A user must not wait seconds for PyTorch to see a table. None in `sys.modules` makes an import an error."""
     write_records(tmp_path, n_seeds=1)
     report = f"report --no-figures --baseline none --results {tmp_path}"
     words = [*READING, report, "--help"]  # the help ends the program, which is why it comes last
@@ -202,7 +207,7 @@ def test_status_says_what_is_missing_or_stale(tmp_path, capsys, monkeypatch):
 
 
 def test_status_shows_what_a_failed_cell_printed_escaped_and_bounded(tmp_path, capsys):
-    """100 lines, of which the last say most; one would clear the screen, and one has no end."""
+    """The cell printed 100 lines: long ones, one that would clear the screen, and a very long one."""
     place = ["status", "uniform", "--profile", "smoke", "--results", str(tmp_path)]
     (cell,) = cells(Selection(approaches=("uniform",), profile="smoke"))
     printed = [f"line {number}: {'y' * 2 * LONGEST_LINE}" for number in range(98)]
@@ -232,13 +237,13 @@ def test_status_shows_the_ends_of_few_failures_unless_all_are_asked_for(tmp_path
     assert ("2 more cells failed; --wide shows" in shown) == (named == 3)
 
 
-def test_a_folder_with_other_records_is_planned_by_those_of_the_repository(mlp_smoke, capsys):
+def test_a_plan_without_own_records_uses_the_shipped_ones(mlp_smoke, capsys):
     assert main(["plan", "mlp", "linear_bbb", "--results", str(mlp_smoke), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["cells_of_unknown_length"] == 0
 
 
 def test_a_plan_on_a_busy_machine_says_so_and_is_not_longer_for_it(tmp_path, capsys, monkeypatch):
-    """With a rate of a millionth of its records' the plan would take a million times as long."""
+    """This machine's measured rate is tiny here. A plan that was scaled by it would be a million times as long."""
     monkeypatch.setattr(timing, "matmul_rate", lambda device, threads: 1.0)
     monkeypatch.setattr(costs, "busy_cores", lambda threads: 1.8)
     choice = ["plan", "uniform", "toy_mlp", "--profile", "epoch1", "--results", str(tmp_path)]
@@ -262,7 +267,7 @@ def test_an_optional_data_set_that_is_absent_is_no_failure(monkeypatch, capsys):
     assert "FAIL" in capsys.readouterr().out
 
 
-def test_a_fit_that_is_kept_costs_no_training(mlp_smoke, capsys):
+def test_a_stored_fit_costs_no_training(mlp_smoke, capsys):
     choice = ["mlp", "--profile", "smoke", "--recipe", "published", "--results", str(mlp_smoke)]
     for protocol in ("common", "published"):
         (path,) = (mlp_smoke / "records" / "mlp").glob(f"published__{protocol}__*.json")

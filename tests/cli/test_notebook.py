@@ -1,4 +1,4 @@
-"""The suite in Python: the documentation's examples run, arrays of both kinds, errors in one line."""
+"""`import bench`: the examples in the documentation run, arrays of NumPy and PyTorch, errors in one line."""
 
 import doctest
 import math
@@ -27,7 +27,7 @@ def test_a_notebook_completes_the_names():
 
 
 def test_arrays_of_no_rows_and_reversed_ones():
-    with pytest.raises(ConfigError, match="answers of no row were given"):
+    with pytest.raises(ConfigError, match="answers without rows were given"):
         bench.evaluate(np.zeros((0, 2)), np.zeros(0, int))
     probs, labels = np.array([[0.9, 0.1], [0.2, 0.8]]), np.array([0, 1])
     assert bench.evaluate(probs[::-1], labels[::-1])["accuracy"] == 1.0
@@ -59,9 +59,15 @@ def test_one_answer_in_numpy_in_torch_and_as_draws():
         (np.ones((2, 3)) / 3, np.array([0, 3]), ConfigError, "allowed are 0 to 2"),
     ],
 )
-def test_what_is_wrong_is_said(answers, labels, error, message):
+def test_wrong_answers_or_labels_are_refused(answers, labels, error, message):
     with pytest.raises(error, match=message):
         bench.evaluate(answers, labels)
+
+
+@pytest.mark.parametrize("counts", [{"rows": -3}, {"rows": 0}, {"draws": 0}])
+def test_a_posterior_is_asked_for_at_least_one_draw_and_row(counts):
+    with pytest.raises(ConfigError, match="give at least 1 of each"):
+        bench.evaluate(bench.fit("uniform", profile="smoke"), **counts)
 
 
 def test_an_unknown_hyper_parameter_names_the_nearest():
@@ -71,7 +77,7 @@ def test_an_unknown_hyper_parameter_names_the_nearest():
         bench.fitt  # noqa: B018 - the access is what is tested
 
 
-def test_a_fit_tells_its_epochs_and_is_the_same_again():
+def test_a_fit_reports_its_epochs_and_can_be_repeated():
     told = []
     first, again = (
         bench.fit("toy_mlp", seed=3, epochs=1, tell=lambda epoch, trace: told.append((epoch, *trace))) for _ in range(2)
@@ -80,7 +86,7 @@ def test_a_fit_tells_its_epochs_and_is_the_same_again():
     assert all(torch.equal(value, again.arrays()[name]) for name, value in first.arrays().items())
 
 
-def test_an_answer_has_the_warnings_of_the_picture(tmp_path):
+def test_an_answer_has_the_warnings_about_its_picture(tmp_path):
     path = drawings.save(tmp_path / "two.png", 1 - np.hstack([drawings.strokes(drawings.THREE)] * 2))
     (answer,) = bench.predict(path, draws=5)
     assert answer.remarks == ("2 shapes stand apart; a network sees them as one digit: cut the picture",)

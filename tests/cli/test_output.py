@@ -1,4 +1,4 @@
-"""What a command prints: text from files moves no cursor, and an output that takes nothing ends in one line."""
+"""What a command prints: no control characters from files; one line if the output cannot be written."""
 
 import itertools
 import json
@@ -26,15 +26,15 @@ COMMANDS = {"list": ["list"], "table": ["table", "--format", "md", "accuracy", *
 
 
 def unseen(text):
-    """Return the characters of a text that no reader sees, other than ends of lines and tabs."""
+    """Return the invisible characters of a text, except ends of lines and tabs."""
     return {c for c in text if unicodedata.category(c) in ("Cc", "Cf", "Cs", "Zl", "Zp") and c not in "\n\t"}
 
 
 @pytest.fixture
 def hostile(tmp_path):
-    """Return a results folder whose every text that may be any text is one that would redraw the screen.
+    """Return a results folder in which every free text would redraw the screen.
 
-    It has records that cannot be, too: commands tell each, and go on.
+    It also has impossible records: commands report each of them, and go on.
     """
     store = Store(tmp_path)
     for number, changes in enumerate(
@@ -56,7 +56,7 @@ def hostile(tmp_path):
     return tmp_path
 
 
-def test_text_of_a_record_reaches_no_terminal_and_no_file_as_it_is(hostile, capsys):
+def test_no_control_character_of_a_record_reaches_a_terminal_or_a_file(hostile, capsys):
     place = ["--results", str(hostile)]
     records, problems = Store(hostile).all_records()
     assert (len(records), len(problems)) == (6, len(FORGERIES))  # all texts are read
@@ -81,8 +81,8 @@ NO_NAMES = (EVIL, "../..", "/etc", "a b", "a\n")
 
 
 @pytest.mark.parametrize(("field", "name"), [*itertools.product(FIELDS, NO_NAMES), ("key", "")])
-def test_a_name_is_a_name(tmp_path, field, name):
-    """It becomes part of a path: no folder, no space, nothing that a terminal obeys; a key is not empty either."""
+def test_a_record_with_an_impossible_name_is_refused(tmp_path, field, name):
+    """Names become parts of paths: they may have no folder, space or control character, and a key is not empty."""
     path = Store(tmp_path).write(record("mlp"))
     path.write_text(json.dumps(seal({**json.loads(path.read_text()), field: name})))
     records, (problem,) = Store(tmp_path).all_records()
@@ -98,7 +98,7 @@ def test_the_name_of_a_picture_is_shown_harmlessly(tmp_path, capsys):
 
 
 def ended(command, **streams):
-    """Return exit code and error output of a command in a process of its own."""
+    """Run a command in its own process; return the exit code and the error output."""
     words = [sys.executable, "-m", "bench", *command]
     found = subprocess.run(words, check=False, stderr=subprocess.PIPE, text=True, **streams)
     return found.returncode, found.stderr
@@ -114,8 +114,8 @@ def test_a_full_device_is_one_line(command):
 
 
 @pytest.mark.parametrize("command", COMMANDS.values(), ids=COMMANDS)
-def test_a_reader_that_has_gone_is_no_error(command):
-    """The pipe's other end is closed before the command begins, so that its first line already meets it."""
+def test_a_closed_pipe_is_no_error(command):
+    """The other end of the pipe is closed before the command starts, so that already its first line cannot be read."""
     reading, writing = os.pipe()
     os.close(reading)
     with os.fdopen(writing, "w") as pipe:

@@ -1,4 +1,4 @@
-"""Which records a command reads where none are named, and that it writes only where it was told to."""
+"""Which records a command reads if the user names none, and that it writes only to the user's folders."""
 
 import shutil
 
@@ -15,7 +15,7 @@ TELLS = f"reading what comes with the suite, in {RESULTS}\n"
 
 @pytest.fixture
 def elsewhere(tmp_path, monkeypatch):
-    """An empty folder of a user's, where the command is called."""
+    """An empty folder, which is the current folder of the command."""
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
@@ -32,7 +32,7 @@ def test_a_command_that_reads_takes_the_shipped_records_and_says_so(words, shown
     assert not list(elsewhere.iterdir())
 
 
-def test_a_users_own_records_go_first_and_need_no_word(elsewhere, capsys):
+def test_a_users_own_records_are_read_first_without_a_message(elsewhere, capsys):
     shutil.copytree(RESULTS / "records" / "uniform", elsewhere / "results" / "records" / "uniform")
     assert main(["table", "accuracy", "--baseline", "none"]) == 0
     out, err = capsys.readouterr()
@@ -41,7 +41,7 @@ def test_a_users_own_records_go_first_and_need_no_word(elsewhere, capsys):
     assert "0.9797" not in out  # of mlp, which only the shipped records have
 
 
-def test_a_command_that_makes_records_means_a_folder_of_the_users(elsewhere, capsys):
+def test_a_command_that_makes_records_uses_the_users_folder(elsewhere, capsys):
     assert main(["plan", "uniform", "--profile", "smoke", "--json"]) == 0
     out, err = capsys.readouterr()
     assert err == ""
@@ -67,7 +67,7 @@ def test_nothing_is_written_beside_the_shipped_records(words, option, elsewhere,
 
 
 def test_an_installed_package_is_only_read(tmp_path, monkeypatch):
-    """Whatever writes, sets aside or locks refuses a place in the package, also by way of a link."""
+    """Functions that write, set aside or lock refuse a folder of the package, also if a link leads there."""
     package = tmp_path / "package"
     (package / "results").mkdir(parents=True)
     (tmp_path / "link").symlink_to(package / "results")

@@ -36,7 +36,11 @@ def test_every_number_of_our_records_has_a_unit_and_lies_within_its_bounds():
         ("mnist/test10k/pruned_accuracy@0.75", "fraction", 1),
         ("mnist/mean_network/nll", "nats per row", 1e100),
         ("letters/predictive_entropy", "nats per row", math.log(10)),
-        ("toy/nll", "in the unit of its document", 1e100),  # of a density, which may be negative, unlike that of classes
+        (
+            "toy/nll",
+            "in the unit of its document",
+            1e100,
+        ),  # of a density, which may be negative, unlike that of classes
     ],
 )
 def test_the_unit_of_a_key(key, name, high):

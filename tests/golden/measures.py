@@ -130,7 +130,7 @@ def _measured(found, protocol, posterior, traces, exact=False):
         epochs = []
         for epoch in sorted(traces) or [1]:
             measured = protocol.epoch(posterior, epoch)
-            epochs.append({"epoch": epoch, **traces.get(epoch, {}), **measured})
+            epochs.append({**traces.get(epoch, {}), **measured})
             for key, value in measured.items():
                 _add(found, f"epoch{epoch}/{key}", value, not exact)
         measurement = protocol.final(posterior, epochs)

@@ -105,7 +105,7 @@ def test_what_is_wrong_is_named(tmp_path, old, new, message):
         (["--threads", "0"], "below 1"),
         (["--fresh", "not-there"], "not a folder"),
         (["--gate", "none.toml", "--fresh", "."], "cannot be read"),
-        (["--fresh", ".", "--workers", "2"], "own fresh run"),
+        (["--fresh", ".", "--workers", "2"], "--fresh judges an old one"),
     ],
 )
 def test_nonsense_is_one_line(arguments, message, capsys):

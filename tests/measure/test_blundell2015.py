@@ -1,4 +1,4 @@
-"""The protocol of blundell2015: which networks answer when, what is pruned, and which epoch counts."""
+"""The protocol of blundell2015: which networks predict and when, what is pruned, and which epochs are chosen."""
 
 import math
 
@@ -15,7 +15,7 @@ PRUNED_KINDS = ("pruned_error", "pruned_error_of_draws", "noisy_pruned_error_of_
 
 
 class Asked(Posterior):
-    """Notes which of its networks answers with which draws. Every answer is class 0."""
+    """Notes which of its networks predicts with which draws. Every prediction is class 0."""
 
     noise = "weights"
 
@@ -57,7 +57,7 @@ def protocol(monkeypatch):
     return made
 
 
-def test_draws_answer_every_fifty_epochs_ten_of_them_that_no_other_epoch_has(protocol):
+def test_every_fifty_epochs_ten_draws_predict_that_belong_to_no_other_epoch(protocol):
     with_draws = [epoch for epoch in range(1, 151) if len(protocol.epoch(Asked(), epoch)) > 2]
     assert with_draws == [50, 100, 150]
     network = Asked()
@@ -75,7 +75,7 @@ def test_a_deterministic_network_has_no_draws(protocol):
     assert {draws for _, draws in network.notes} == {range(1)}
 
 
-def test_at_the_end_a_hundred_draws_answer_and_ten_after_each_pruning(protocol):
+def test_at_the_end_a_hundred_draws_predict_and_ten_after_each_pruning(protocol):
     network = Asked()
     found = protocol.final(network, []).metrics
     shares = ("0.5", "0.75", "0.95", "0.98")
@@ -101,7 +101,7 @@ def epochs(*pairs):
     return [{f"mnist/{HELD_OUT}/error": held_out, f"mnist/{TEST}/error": test} for held_out, test in pairs]
 
 
-def test_the_honest_choice_is_the_first_epoch_of_least_held_out_error_and_the_other_looks_at_test_images():
+def test_one_epoch_is_chosen_by_the_held_out_error_and_one_by_the_test_error():
     found = chosen_epochs(epochs((0.03, 0.025), (0.02, 0.021), (0.02, 0.018), (0.025, 0.017)))
     assert found[f"mnist/{TEST}/error_at_chosen_epoch"] == pytest.approx(0.021)
     assert found[f"mnist/{TEST}/error_at_best_test_epoch"] == pytest.approx(0.017)

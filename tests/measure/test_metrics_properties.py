@@ -1,4 +1,4 @@
-"""What must hold of the metrics for any predictions."""
+"""Properties that metrics must have for any predictions."""
 
 from __future__ import annotations
 

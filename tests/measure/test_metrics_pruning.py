@@ -1,4 +1,4 @@
-"""Pruning: which weights go, and how what is left is counted."""
+"""Pruning: which weights are removed, and the size of the network after it."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_scores() -> None:
     assert scores["w2"].tolist() == [4, 0.5]
 
 
-def test_one_tensor_without_sigma_makes_all_use_magnitude() -> None:
+def test_if_one_tensor_has_no_sigma_all_are_pruned_by_magnitude() -> None:
     network = {"w1": NETWORK["w1"], "w3": marginal([-2.0], None)}
     assert score_name(network) == "|w|"
     assert pruning_scores(network)["w1"].tolist() == [1, 4, 3, 0]
@@ -56,7 +56,7 @@ def test_prune_takes_the_lowest_of_all_tensors() -> None:
     assert kept(prune(NETWORK, 0.49)) == {"w1": [True, True, True, False], "w2": [True, False]}
 
 
-def test_equal_scores_go_in_order() -> None:
+def test_equal_scores_are_removed_in_order() -> None:
     network = {"a": marginal([1.0] * 3, None), "b": marginal([-1.0] * 3, None)}
     assert kept(prune(network, 0.7)) == {"a": [False] * 3, "b": [False, True, True]}
     # many weights: short arrays are sorted stably by any method
@@ -111,7 +111,7 @@ def networks(draw: st.DrawFn) -> dict[str, Marginal]:
 
 
 @given(networks(), st.floats(0, 1), st.booleans())
-def test_exactly_the_lowest_go(network: dict[str, Marginal], fraction: float, used_only: bool) -> None:
+def test_exactly_the_lowest_scores_are_removed(network: dict[str, Marginal], fraction: float, used_only: bool) -> None:
     keep = prune(network, fraction, used_only)
     scores = pruning_scores(network)
     gone, left, n = [], [], 0

@@ -1,4 +1,4 @@
-"""The table of metrics and the evaluators speak of the same names."""
+"""The evaluators return exactly the metrics that the table of metrics defines."""
 
 from __future__ import annotations
 

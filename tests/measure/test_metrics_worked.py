@@ -1,4 +1,4 @@
-"""Metrics on inputs of a few rows, each expected value derived beside it."""
+"""Metrics of a few rows; a comment derives each expected value."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Metrics computed again from the scores beside a record: what belongs together passes, what was changed is named."""
+"""Metrics are computed again from the scores of a record: true records pass, and changed metrics are named."""
 
 import numpy as np
 import pytest
@@ -64,14 +64,14 @@ OPEN = {
 @settings(max_examples=25, deadline=None)
 @given(st.integers(0, 1000), st.floats(0, 30), st.sampled_from([1, 2, 3, 4, 5, 6, 40]))
 def test_what_was_measured_together_never_contradicts_itself(seed, scale, n_draws):
-    """Also with equal scores in many rows, where half precision makes ties, and with probabilities of 0 and 1."""
+    """Also if half precision makes many scores equal, and with probabilities of 0 and 1."""
     assert contradictions(*measured(seed, scale, n_draws)) == []
 
 
 @pytest.mark.parametrize("key", CHECKED)
 @pytest.mark.parametrize("sign", [-1, 1])
 def test_a_changed_metric_is_named(key, sign):
-    """By 0.1, which is 200 times what half precision hides of a number below 1, whichever metric it is."""
+    """Each metric is changed by 0.1: 200 times the rounding error of half precision for a number below 1."""
     metrics, scores = measured()
     (why,) = contradictions({**metrics, key: metrics[key] + 0.1 * sign}, scores)
     assert why.startswith(f"{key} is ")
@@ -85,8 +85,8 @@ SHAPES = [
 
 @settings(max_examples=100, deadline=None)
 @given(st.integers(0, 10_000), st.sampled_from([1, 2, 3, 4, 5, 10, 11, 20, 30, 31, 40, 100]), st.integers(1, 3))
-def test_what_is_surely_answered_or_refused_is(seed, n_draws, n_shapes):
-    """Each row has draws of a few shapes, for classes in a few orders."""
+def test_rows_that_are_surely_answered_or_refused_are_so(seed, n_draws, n_shapes):
+    """The draws of a row have a few different sets of probabilities, in different orders of the classes."""
     source = np.random.default_rng(seed)
     probs = np.zeros((n_draws, 40, 10))
     for row in range(40):
@@ -111,7 +111,7 @@ def test_one_draw_decides_what_is_refused():
         assert why.startswith(f"mnist/{key} is ")
 
 
-def test_nine_tenths_of_a_shipped_metric_are_named_or_said_to_be_open():
+def test_nine_tenths_of_a_shipped_metric_is_named_or_said_to_be_undetermined():
     store = Store(RESULTS)
     (path,) = store.records.glob("linear_bbb/corrected__common__full__seed0__*.npz")
     shipped = read_record(path.with_suffix(".json"))
@@ -133,8 +133,8 @@ def test_an_infinite_nll_is_no_number():
     assert len(contradictions(metrics, changed)) == 1
 
 
-def test_the_commands_tell_a_contradiction(tmp_path, capsys):
-    """With seals and hashes that fit, as somebody else may have made them."""
+def test_audit_and_compare_name_a_contradiction(tmp_path, capsys):
+    """The seals and hashes of the records are correct, as somebody who changes a record can make them."""
     metrics, scores = measured()
     for name, changes in (("a", {}), ("b", {"mnist/accuracy": metrics["mnist/accuracy"] + 0.1})):
         Store(tmp_path / name).write(record("mlp", protocol="common", metrics={**metrics, **changes}), scores)
@@ -156,7 +156,7 @@ def test_counts_of_pairs_give_the_area_of_ranks(inside, outside):
 
 
 def test_a_folder_is_read_without_the_records_that_their_scores_contradict(tmp_path):
-    """The first number is named, the others are counted; a record whose scores did not come with it stays."""
+    """The message names the first number and counts the others. A record without its scores is kept."""
     store = Store(tmp_path)
     metrics, scores = measured()
     false = {**metrics, "mnist/accuracy": 1.0, "mnist/nll": 9.0, "mnist/brier": 1.9}
@@ -172,7 +172,7 @@ def test_a_folder_is_read_without_the_records_that_their_scores_contradict(tmp_p
 
 @pytest.fixture
 def received(tmp_path):
-    """Somebody's folder: a record that its scores contradict, with a seal and a hash that fit, and a true one."""
+    """A folder with a true record, and one that its scores contradict; the seals and hashes of both are correct."""
     metrics, scores = measured()
     for seed, changes in enumerate(({"mnist/accuracy": 1.0}, {})):
         Store(tmp_path / "received").write(

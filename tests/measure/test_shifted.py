@@ -1,4 +1,4 @@
-"""Turned and moved digits, and protocol shift on posteriors whose answers are known."""
+"""Turned and moved digits, and protocol shift on posteriors with known predictions."""
 
 import math
 
@@ -20,15 +20,15 @@ IMAGES = np.random.default_rng(0).random((6, 28, 28), dtype=np.float32)
 
 @pytest.mark.parametrize("quarters", range(5))
 def test_right_angles_move_pixels_to_the_bit(quarters):
-    """0 and 360 degrees leave an image, 180 flips both axes, 90 and 270 are `rot90`, all without any rounding."""
+    """All turns by right angles are those of `np.rot90`, without any rounding."""
     np.testing.assert_array_equal(rotated(IMAGES, 90 * quarters), np.rot90(IMAGES, quarters, axes=(1, 2)))
 
 
 def test_a_turned_pixel_is_interpolated_between_four():
-    """The pixel in row 8, column 19 lies 5.5 to the right and 5.5 up of the centre (13.5, 13.5).
+    """The pixel in row 8, column 19 lies 5.5 to the right of the centre (13.5, 13.5), and 5.5 above it.
 
-    Before a turn by 45 degrees to the left it lay 5.5 sqrt 2 = 7.778 to the right: row 13.5, column 21.278. Of the four
-    pixels around that place only (13, 22) is lit, with weight .5 x .278.
+    A turn by 45 degrees to the left moves it there from 5.5 sqrt 2 = 7.778 to the right: row 13.5, column 21.278. Of
+    the four pixels around that place only (13, 22) is lit; its weight is .5 x .278.
     """
     image = np.zeros((1, 28, 28), dtype=np.float32)
     image[0, 13, 22] = 1
@@ -89,10 +89,10 @@ def found(monkeypatch):
 
 
 def test_every_step_of_a_known_predictor(found):
-    """The lit corner leaves its place at once; after two pixels to the right or down it is elsewhere, else outside.
+    """The first turn or move already takes the lit corner away from its place.
 
-    At the start: all right, NLL -ln .991, ECE 1 - .991, always sure. Later: answer 0, right for a tenth of the rows,
-    NLL ln 10, ECE |.1 - .1|, never sure.
+    Before it, all answers are right and sure: NLL -ln .991, ECE 1 - .991. After it, all answers are 0, which is right
+    for a tenth of the rows, and none is sure: NLL ln 10, ECE |.1 - .1|.
     """
     known = found.metrics
     for kind, steps in STEPS.items():

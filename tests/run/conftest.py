@@ -1,4 +1,4 @@
-"""What tests of runs share."""
+"""Fixtures for tests of runs."""
 
 import pytest
 
@@ -8,14 +8,14 @@ from bench.plan import registry
 
 @pytest.fixture
 def look_again():
-    """Have the approaches of a test's own folder forgotten after it."""
+    """After the test, forget the approaches of the test's own folder."""
     yield
     registry._look.cache_clear()
 
 
 @pytest.fixture
 def short_intervals(monkeypatch):
-    """Let toy_mlp take 5 of the 5,000 steps of each of its six intervals."""
+    """Let each of toy_mlp's six epochs (intervals) take 5 steps, not 5,000."""
     whole = implementations.toy_mlp.descend
 
     def descend(layout, flat, x, y, n_steps, rate):

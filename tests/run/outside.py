@@ -1,4 +1,4 @@
-"""Approaches from outside, as tests of runs need them: the example, and one whose training waits for a file."""
+"""Approaches in a folder of their own, for tests of runs: copies of others, and one whose training waits for a file."""
 
 from pathlib import Path
 
@@ -26,7 +26,7 @@ Seeds.epoch = _wait
 
 
 def put(folder, monkeypatch, name, text="", source=EXAMPLE):
-    """Put an approach with some more code, and without its document, on the path of approaches."""
+    """Copy an approach, without its document and with some more code, to a folder; let the suite find it there."""
     manifest = source.with_suffix(".toml").read_text().splitlines(keepends=True)
     (folder / f"{name}.py").write_text(source.with_suffix(".py").read_text() + text)
     (folder / f"{name}.toml").write_text("".join(line for line in manifest if not line.startswith("document")))
@@ -35,9 +35,9 @@ def put(folder, monkeypatch, name, text="", source=EXAMPLE):
 
 
 def put_waiting(folder, monkeypatch):
-    """Put `waits` there: six short epochs, of which the third begins once the returned file exists.
+    """Put an approach `waits` there. It has six short epochs; the third begins when the returned file exists.
 
-    What is killed while it waits has trained two epochs of six, on a machine of any speed.
+    A process that is killed while it waits has trained two of six epochs, however fast the machine is.
     """
     file = folder / "go"
     put(folder, monkeypatch, "waits", WAITING.format(file=str(file)), TOY)
@@ -45,5 +45,5 @@ def put_waiting(folder, monkeypatch):
 
 
 def chosen(name, **options):
-    """Return the cells of an approach of one recipe and protocol."""
+    """Return the cells of an approach with recipe published and protocol common."""
     return cells(Selection(approaches=(name,), recipes=("published",), protocols=("common",), **options))

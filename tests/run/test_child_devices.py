@@ -1,4 +1,4 @@
-"""What a child process does for a GPU, seen without one: rows sent there, clocks that wait for it, its memory."""
+"""What a child process does for a GPU, tested without one: it sends rows there, waits for it, and asks its memory."""
 
 import dataclasses
 
@@ -16,6 +16,12 @@ def on(device):
     return dataclasses.replace(MLP, device=device)
 
 
+def contexts_of(cell, store):
+    """Return the contexts of a computation that measures nothing and has no checkpoint."""
+    options, measures = Options(str(store.root)), [lambda posterior, epoch: {}]
+    return contexts.Computation([cell], store, store.root / "none", measures, lambda event: None, options).contexts
+
+
 def test_training_rows_are_sent_to_the_device_at_once_and_their_names_stay():
     train, rows, task = fitting._load_train([on("meta")], Options("unused"))
     assert rows is None
@@ -24,14 +30,13 @@ def test_training_rows_are_sent_to_the_device_at_once_and_their_names_stay():
 
 
 def test_the_clock_of_an_epoch_waits_for_the_gpu(tmp_path, monkeypatch):
-    """The GPU is busy until second 5 with the epoch and until second 7 with its measuring, the host done at once."""
+    """The GPU works on the epoch until second 5, and on measuring until second 7. The CPU is done at once."""
     clock = {"now": 0.0}
     busy_until = iter([5.0, 7.0])
     monkeypatch.setattr(contexts.time, "perf_counter", lambda: clock["now"])
     monkeypatch.setattr(torch.cuda, "synchronize", lambda device: clock.update(now=next(busy_until)))
-    measures = [lambda posterior, epoch: {}]
-    computation = contexts.Fitting([on("cuda")], Store(tmp_path), tmp_path / "none", measures, lambda event: None)
-    (context,) = computation.contexts
+
+    (context,) = contexts_of(on("cuda"), Store(tmp_path))
     context.epoch_end(1, {"loss": 1.0}, lambda: None, dict)
     assert context.epochs[0].seconds == 5.0
     assert context.epochs[0].with_measuring_s == 7.0
@@ -39,8 +44,7 @@ def test_the_clock_of_an_epoch_waits_for_the_gpu(tmp_path, monkeypatch):
 
 def test_a_resumed_state_lies_on_the_device_of_the_fit(tmp_path, monkeypatch):
     store, cell = Store(tmp_path), on("meta")
-    computation = contexts.Fitting([cell], store, tmp_path / "none", [lambda posterior, epoch: {}], lambda event: None)
-    (context,) = computation.contexts
+    (context,) = contexts_of(cell, store)
     kept = {f"{context.name}/weights": torch.ones(2), f"{context.name}/step": torch.tensor(3.0)}  # a fused Adam's count
     seeds = {context.name: {"epochs": [], "diverged": None}}
     info = {"epoch": 4, "seeds": seeds, "fit_keys": {}, "versions": {"recipe": {"published": 1}}}

@@ -1,4 +1,4 @@
-"""Giving memory back within a fit: what is garbage, when, and that the system really gets it."""
+"""A fit gives memory back: when it collects garbage, and that the system really gets the memory."""
 
 import gc
 import json
@@ -43,7 +43,7 @@ def collected_by_hand():
         (Started("key"), 9.0, False),
     ],
 )
-def test_an_event_is_told_and_garbage_is_gone_where_a_part_ends(
+def test_garbage_is_collected_after_long_epochs_and_before_measuring(
     event, wait_s, is_tidied, monkeypatch, collected_by_hand
 ):
     now, told = [0.0], []
@@ -73,7 +73,7 @@ print(json.dumps([full, freed, resident_mib()]))
 
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="needs glibc's malloc_trim")
-def test_the_system_gets_what_lies_between_pieces_in_use():
+def test_the_system_gets_memory_that_lies_between_pieces_in_use():
     root = Path(__file__).resolve().parents[2]
     said = subprocess.run([sys.executable, "-c", HOLES], check=True, capture_output=True, text=True, cwd=root)
     full, freed, tidied = json.loads(said.stdout)

@@ -1,4 +1,4 @@
-"""Workers of Dask: the numbers of one process over TLS though one is killed; who is refused; a scheduler that dies."""
+"""Workers of Dask: same numbers as in one process, over TLS, after a kill; refused clients; a scheduler that dies."""
 
 import contextlib
 import json
@@ -34,7 +34,7 @@ CHOSEN = cells(Selection(approaches=("mlp", "toy_mlp"), recipes=("published",), 
 
 @contextlib.contextmanager
 def processes():
-    """Start programs of Python, and kill what is left of them at the end."""
+    """Yield a function that starts `python -m ...`; at the end, kill the processes that it started."""
     started = []
 
     def start(*arguments):
@@ -51,7 +51,7 @@ def processes():
 
 
 def scheduler(start, folder, *arguments):
-    """Start a scheduler that does not outlive a test that is killed; return its process and HOST:PORT."""
+    """Start a scheduler that ends by itself if the test is killed; return its process and HOST:PORT."""
     contact = folder / "scheduler.json"
     more = ("--port", "0", "--idle-timeout", "300s", "--scheduler-file", str(contact))
     process = start("distributed.cli.dask_scheduler", *LOCAL, *more, *arguments)
@@ -63,7 +63,7 @@ def scheduler(start, folder, *arguments):
 
 
 def certificates(folder):
-    """Write throw-away certificates of an authority of their own; return options of programs and Dask's setting."""
+    """Write certificates of a new authority; return the options of Dask's programs and its configuration for them."""
     pytest.importorskip("cryptography")
     from distributed.security import Security
 
@@ -89,7 +89,7 @@ def certificates(folder):
 
 
 def test_over_tls_two_workers_give_the_numbers_of_one_process_though_one_is_killed(tmp_path, monkeypatch):
-    """Real processes on the loopback; the worker of the first fit is killed while its child trains or imports."""
+    """Scheduler and workers are real processes. The worker of the first fit is killed as soon as its child starts."""
     here, there = Store(tmp_path / "here"), Store(tmp_path / "there")
     run(CHOSEN, here, Options(str(here.root), threads=1), Recorder(), "inline")
     options, setting = certificates(tmp_path / "ours")
@@ -116,14 +116,14 @@ def test_over_tls_two_workers_give_the_numbers_of_one_process_though_one_is_kill
     assert {result.outcome for result in ended} == {"done"}
     assert len(watcher.of(Replaced)) == 1
     assert len(watcher.of(Recorded)) == len(CHOSEN)
-    assert all(watcher.of(kind) for kind in (Started, Measuring, AtWork))  # short epochs are not told of
+    assert all(watcher.of(kind) for kind in (Started, Measuring, AtWork))  # not EpochEnded: the epochs are too short
     assert_equal(results(here), results(there))
 
 
 def assert_refused(address, setting, of_others):
-    """Nobody comes in without encryption, without a certificate, or with that of another authority."""
+    """A client is refused without encryption, without a certificate, and with one of another authority."""
     for name, given, seconds, words in (
-        ("dask", {}, 1, "no Dask scheduler answers"),  # which it tries until the end of its patience
+        ("dask", {}, 1, "no Dask scheduler answers"),  # Dask tries until CONNECT_S is over
         ("dask", setting, PATIENCE_S, "encryption required"),
         ("tls", {}, PATIENCE_S, "needs a certificate"),
         ("tls", of_others, PATIENCE_S, "certificate verify failed"),
@@ -144,9 +144,9 @@ sys.exit(main(["run", "uniform", "--executor", "tls://127.0.0.1:9"]))
 
 
 def test_a_scheduler_that_dies_and_a_connection_that_cannot_be_made_end_a_run_in_one_line_each(tmp_path):
-    """The fits of the first run wait for a worker, the second has no certificate; one process tries both.
+    """One process makes two runs: the fits of the first wait for a worker, and the second has no certificate.
 
-    Nothing of asyncio's or Dask's own reaches the terminal, also when Python ends with a client without a connection.
+    No message of asyncio or Dask may reach the terminal, even when Python ends with a client that never connected.
     """
     with processes() as start:
         process, address = scheduler(start, tmp_path)
@@ -165,7 +165,7 @@ def test_a_scheduler_that_dies_and_a_connection_that_cannot_be_made_end_a_run_in
 
 @pytest.fixture(scope="module")
 def pool():
-    """A cluster of this machine whose two workers have a GPU each, as far as they know."""
+    """A cluster on this machine with two workers, each for one GPU. No GPU needs to exist."""
     with contextlib.closing(dask_pool.start_local(0, devices=("3", "GPU-7"))) as made:
         yield made
 
@@ -175,7 +175,7 @@ def fit_task(python):
 
 
 def done(pool, python):
-    """Return the events of a task, done by a program in place of Python, and the answer or the error."""
+    """Let a worker do a task with the program `python`; return the events, and the answer or the error."""
     events, generator = [], pool.do(fit_task(python))
     try:
         while True:
@@ -198,7 +198,7 @@ def test_a_worker_has_one_gpu_and_a_fit_as_many_threads_as_asked_for(pool, tmp_p
         thread.join()
     told = [event for events, _ in seen for event in events if isinstance(event, Placed)]
     assert {event.gpu for event in told} == {"3", "GPU-7"}
-    assert {event.pid for event in told} == {2}  # its place says here how many threads there are
+    assert {event.pid for event in told} == {2}  # the program writes its number of threads in this field
     assert [answer.failure for _, answer in seen] == ["", ""]
 
 
@@ -209,13 +209,13 @@ def test_a_task_that_kills_every_worker_is_given_up(pool, tmp_path):
     assert (tmp_path / "deaths").read_text() == "x\n" * 3
 
 
-def test_a_child_that_crashes_does_not_harm_its_worker_and_its_words_come_back(tmp_path):
+def test_a_child_that_crashes_does_not_harm_its_worker_and_its_output_comes_back(tmp_path):
     answer = do_task(fit_task(interpreter(tmp_path, "echo why >&2; kill -SEGV $$")), lambda event: None)
     assert answer == FitAnswer({}, "its process was ended by SIGSEGV", printed="why")
 
 
-def test_a_task_that_nobody_waits_for_ends_its_child(tmp_path):
+def test_a_task_that_the_run_has_released_ends_its_child(tmp_path):
     program = interpreter(tmp_path, f"echo $$ > {tmp_path}/pid; exec sleep 600")
     answer = do_task(fit_task(program), lambda event: None, wanted=lambda: (tmp_path / "pid").exists() is False)
-    assert "nobody waits" in answer.failure
+    assert "does not wait for it any more" in answer.failure
     assert not psutil.pid_exists(int((tmp_path / "pid").read_text()))

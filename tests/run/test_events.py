@@ -1,4 +1,4 @@
-"""Events as lines of JSON: what is written is read again, whatever a message holds."""
+"""Events as lines of JSON: an event that is written can be read again, whatever its texts contain."""
 
 import msgspec
 import pytest
@@ -24,11 +24,11 @@ def test_an_event_is_one_line_and_comes_back(event, line):
     assert decode(encode(event)) == event
 
 
-def test_a_file_name_that_is_no_text_does_not_stop_an_event():
+def test_a_file_name_that_is_not_utf_8_does_not_stop_an_event():
     assert decode(encode(Recorded("k", "failed", "no file a\udc80"))).reason == r"no file a\udc80"
 
 
 @pytest.mark.parametrize("line", [b"hello", b"[1]", b'{"kind":"other"}', b'{"kind":"start"}', b""])
-def test_what_is_no_event_is_refused(line):
+def test_a_line_that_is_not_an_event_is_refused(line):
     with pytest.raises(msgspec.DecodeError):
         decode(line)

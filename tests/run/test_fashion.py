@@ -1,4 +1,4 @@
-"""Task fashion: what it learns, what is foreign to it, and that nothing of task mnist changes or mixes with it."""
+"""Task fashion: which data it learns, which are out of distribution, and that it never mixes with task mnist."""
 
 import numpy as np
 import pytest
@@ -27,7 +27,7 @@ N = 300  # images of each made-up file
 
 @pytest.fixture
 def small(monkeypatch):
-    """Replace every file of images by a few made-up ones, and note which were asked for."""
+    """Replace the images of every file by a few random ones, and return the list of the files that were read."""
     asked = []
 
     def pair(dataset, part, data_dir):
@@ -53,13 +53,13 @@ def test_each_task_reads_its_own_files(small, task, train, test):
     assert small == [train, test, train]
 
 
-def test_what_is_learnt_is_not_foreign():
+def test_the_learnt_data_set_is_not_out_of_distribution():
     for learnt in TASKS.values():
         assert set(learnt.outside) == set(MEASURED_NAMES) - {learnt.inside}
 
 
 def test_the_cells_of_task_mnist_keep_their_keys():
-    """The key of a record that is shipped: mlp corrected x common, profile full, seed 0."""
+    """The key is that of a shipped record: mlp corrected x common, profile full, seed 0."""
     (cell,) = cells(Selection(approaches=("mlp",), recipes=("corrected",), protocols=("common",)))
     assert cell.twin_keys is not None
     assert any(key.startswith("671f403d") for key in (cell.key, cell.twin_keys[1]))
@@ -74,7 +74,7 @@ def test_the_cells_of_task_fashion_are_others():
         assert not {getattr(cell, name) for cell in digits} & {getattr(cell, name) for cell in clothes}
 
 
-def test_a_profile_has_the_size_of_its_first_part():
+def test_the_first_part_of_a_profiles_name_gives_its_size():
     assert profile_of_task("full", "mnist") == "full"
     found = profile(profile_of_task("smoke", "fashion"))
     assert (found.name, found.task, found.steps_per_epoch) == ("smoke_fashion", "fashion", 2)
@@ -85,7 +85,7 @@ def test_a_profile_has_the_size_of_its_first_part():
         profile_of_task("full", "fashio")
 
 
-def test_clothes_are_measured_as_what_was_learnt_and_digits_as_foreign(monkeypatch):
+def test_clothes_are_in_distribution_and_digits_out_of_distribution(monkeypatch):
     y = torch.arange(50) % 10
     x = torch.zeros(50, 784)
     x[:, 0] = y / 10
@@ -111,7 +111,7 @@ def test_clothes_are_measured_as_what_was_learnt_and_digits_as_foreign(monkeypat
 
 
 def test_a_run_learns_clothes_and_says_so(small, tmp_path):
-    """Approaches call all that they learn mnist; a record has the name of what it was."""
+    """Approaches write mnist for any data set; the record has the real name."""
     go(tmp_path, "mlp", recipes=("corrected",), profile="smoke_fashion", seeds=(0,), apart=True)
     (found,), problems = Store(tmp_path).all_records()
     assert problems == []
@@ -135,7 +135,7 @@ def test_without_the_training_file_a_run_says_in_one_line_how_to_get_it(tmp_path
 @pytest.mark.parametrize(
     "command", [["verdict"], ["figures", "--list"], ["ladder", "mlp"], ["table", "accuracy"], ["predict", "1.png"]]
 )
-def test_what_is_about_the_documents_refuses_other_tasks(command, capsys):
+def test_commands_about_the_documents_refuse_other_tasks(command, capsys):
     assert main([*command, "--profile", "full_fashion"]) == USAGE
     said = capsys.readouterr().err.strip()
     assert "mnist" in said or "learnt no digits" in said

@@ -1,4 +1,4 @@
-"""An approach under a Python of its own: planned there, fitted there, with the numbers that it has here."""
+"""An approach with its own Python: it is planned and fitted there, and has the same numbers as here."""
 
 import sys
 
@@ -41,7 +41,7 @@ def test_the_option_goes_before_the_variable(tmp_path, monkeypatch):
 
 
 def test_a_framework_that_is_missing_here_is_used_there(tmp_path, monkeypatch, capsys):
-    """The same fit here and there; there although this process takes the framework for missing."""
+    """The same fit in both interpreters; for the second, this process believes that the framework is missing."""
     arguments = ["run", "toy_mlp", *PUBLISHED, "--threads", "1", "--results"]
     assert main([*arguments, str(tmp_path / "here"), "--executor", "inline"]) == 0
     entry = manifests()["toy_mlp"]

@@ -1,4 +1,4 @@
-"""Jobs of a queue: the real SLURMCluster with programs in the place of Slurm's own."""
+"""Jobs of a queue: the real SLURMCluster, with our own scripts in the place of Slurm's programs."""
 
 import contextlib
 import os
@@ -19,9 +19,9 @@ from bench.run.runner import run
 from tests.run.watching import Recorder, assert_equal, results
 from tests.stress.processes import PATIENCE_S
 
-pytest.importorskip("dask_jobqueue")  # before a test sets its configuration, which its import would else undo
+pytest.importorskip("dask_jobqueue")  # before a test changes Dask's configuration, because this import resets it
 CELLS = cells(Selection(approaches=("toy_mlp",), recipes=("published",), profile="smoke"))
-SBATCH = """cp "$1" {folder}/script  # the given one is gone at once
+SBATCH = """cp "$1" {folder}/script  # dask-jobqueue deletes its script at once
 setsid sh {folder}/script > {folder}/log 2>&1 < /dev/null &
 echo $! > {folder}/job; echo "Submitted batch job $!"
 """
@@ -82,7 +82,7 @@ def test_a_job_with_a_gpu_asks_for_it_and_offers_it(slurm):
     assert "--resources GPU=1" in script
 
 
-def test_a_queue_that_takes_no_job_is_said(slurm, tmp_path):
+def test_a_queue_that_takes_no_job_ends_the_run_with_its_message(slurm, tmp_path):
     slurm(sbatch="echo 'sbatch: error: invalid partition' >&2; exit 1", scancel="")
     store = Store(tmp_path / "results")
     with (
@@ -102,7 +102,7 @@ def test_a_queue_that_takes_no_job_is_said(slurm, tmp_path):
         ("slurm", ["memory=much"], "memory 'much' of slurm jobs is not a size; give one such as 8GB"),
     ],
 )
-def test_what_a_queue_cannot_do_is_one_line(name, options, words, slurm):
+def test_a_queue_or_option_that_cannot_be_used_is_one_line(name, options, words, slurm):
     slurm(sbatch=SBATCH, scancel=SCANCEL)
     with pytest.raises(ConfigError, match=words) as caught:
         open_executor(name, job_options=options)

@@ -1,4 +1,4 @@
-"""A job on its way to another interpreter or machine, and its files on their way back."""
+"""A job that goes to another interpreter or machine, and its files that come back."""
 
 import msgspec
 import pytest
@@ -24,7 +24,7 @@ def test_a_job_survives_json():
         assert jobs.decode_job(msgspec.json.encode(job)) == job
 
 
-def test_a_data_folder_that_is_not_here_is_left_to_the_places_known_here(tmp_path):
+def test_a_job_loses_its_data_folder_if_this_machine_does_not_have_it(tmp_path):
     for folder, kept in ((tmp_path, str(tmp_path)), (tmp_path / "none", None)):
         job = jobs.work_job(SMOKE, Options("results", data_dir=str(folder)))
         assert jobs.decode_job(msgspec.json.encode(job)).options.data_dir == kept
@@ -36,10 +36,10 @@ def test_a_data_folder_that_is_not_here_is_left_to_the_places_known_here(tmp_pat
         ("harness", "0", "code of the harness"),
         ("approach", "0", "code of the approach"),
         ("data", {}, "manifests of the data sets"),
-        ("there", ["mnist", "other"], "data set 'other' is not on"),
+        ("present", ["mnist", "other"], "data set 'other' is not on"),
     ],
 )
-def test_a_machine_that_would_give_other_numbers_is_refused(field, value, words):
+def test_a_machine_that_would_give_different_numbers_is_refused(field, value, words):
     found = jobs.here("mlp", None)
     jobs.check(found, found)
     with pytest.raises(ConfigError, match=words):
@@ -76,7 +76,7 @@ def test_a_posterior_that_cannot_be_trusted_stays_here_and_is_set_aside(inline, 
     assert kept.read_bytes() == content
 
 
-def test_a_parcel_brings_everything_and_nothing_else(inline, tmp_path):
+def test_only_the_expected_files_of_a_worker_are_written(inline, tmp_path):
     chosen, store = inline
     group, files = parcel(store, chosen)
     strange = {"../outside": b"x", "/etc/outside": b"x", "records/mlp/other.json": b"{}", "fits/0/posterior": b"x"}
@@ -87,7 +87,7 @@ def test_a_parcel_brings_everything_and_nothing_else(inline, tmp_path):
     assert not (tmp_path / "outside").exists()
 
 
-def test_damaged_files_of_a_parcel_count_as_absent(inline, tmp_path):
+def test_damaged_files_of_a_worker_count_as_absent(inline, tmp_path):
     group, files = parcel(inline[1], inline[0])
     spoilt = {name: content[: len(content) // 2] for name, content in files.items()}
     assert deliver(Store(tmp_path), group, spoilt) == {}

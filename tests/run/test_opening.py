@@ -1,4 +1,4 @@
-"""Names of executors and what they stand for; what cannot be opened is said in one line."""
+"""Names of executors and what they open; if an executor cannot be opened, the error is one line."""
 
 import asyncio
 

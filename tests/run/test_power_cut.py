@@ -1,7 +1,7 @@
-"""What a disk holds after a power cut at any point of a run, or after it was full at any point: old files or new ones.
+"""After a power cut, or a full disk, at any point of a run, every file is whole: the old one or the new one.
 
-The model of the disk: the content of a file is safe once the file is synced, a name once its folder is. Names that are
-not yet safe may all be on the disk, or none of them.
+The model of the disk: the content of a file is safe when the file has been synced, and its name when the folder has
+been synced. Of the names that are not yet safe, the disk has either all or none.
 """
 
 import errno
@@ -28,7 +28,7 @@ TORN = b"torn"
 
 
 class Step(NamedTuple):
-    """One operation below the results folder, or a cell that the run has told of."""
+    """An operation below the results folder, or the event of a record."""
 
     kind: str  # file synced, renamed, removed, folder made, folder synced, told
     folder: str
@@ -38,7 +38,7 @@ class Step(NamedTuple):
 
 
 class Disk:
-    """Notes the operations of this process below a folder; full from the sync of number `full_from` on."""
+    """Notes this process's file operations below a folder. From number `full_from`, `full_for` syncs fail."""
 
     def __init__(self, root, monkeypatch, full_from=None, full_for=1):
         self.root, self.steps, self.n_syncs = root, [], 0
@@ -156,7 +156,7 @@ def test_after_a_power_cut_at_any_point_every_file_is_the_old_or_the_new_one(tmp
             assert all(content in versions[place] for place, content in found.items())
             n_told = sum(step.kind == "told" for step in disk.steps[:cut])
             is_record = [Path(folder).parent.name == "records" and name.endswith(".json") for folder, name in found]
-            assert sum(is_record) >= n_told  # what the run has told of is safe
+            assert sum(is_record) >= n_told  # the run reports a record only when it is safe
             seen[frozenset((folder, name, content) for (folder, name), content in found.items())] = found
     for number, found in enumerate(seen.values()):
         root = tmp_path / f"cut{number}"
@@ -175,9 +175,9 @@ def test_a_disk_that_is_full_at_any_point_leaves_whole_files(full_for, tmp_path,
         root = tmp_path / f"full{number}"
         (root / "fits").mkdir(parents=True)
         with monkeypatch.context() as patch:
-            calm = Disk(root, patch, full_from=number + 2, full_for=full_for)  # the first two: is the folder writable?
+            disk = Disk(root, patch, full_from=number + 2, full_for=full_for)  # the first two test the folder
             ended = run(CELLS, Store(root), options(root), Recorder(), "inline")
-            n_syncs = max(n_syncs, calm.n_syncs - 2)
+            n_syncs = max(n_syncs, disk.n_syncs - 2)
         records = assert_sound(root)
         assert {record.outcome for record in records} <= {"done", "failed"}
         assert {result.outcome for result in ended} <= {"done", "failed"}

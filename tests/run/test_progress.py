@@ -1,4 +1,4 @@
-"""What a run shows: bars on a terminal, plain lines in a pipe, nothing where it is to be quiet; the end."""
+"""What a run shows: bars on a terminal, plain lines in a pipe, nothing with --quiet; and its last lines."""
 
 import argparse
 import dataclasses
@@ -40,21 +40,21 @@ def in_xterm(monkeypatch):
 
 @pytest.fixture
 def clock(in_xterm, monkeypatch):
-    """A clock that tests move by hand."""
+    """The time, as a list of one number that the test changes."""
     now = [1000.0]
     monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
     return now
 
 
 class Terminal(io.StringIO):
-    """A stream that is a terminal, with no file behind it."""
+    """A stream in memory that says that it is a terminal."""
 
     def isatty(self) -> bool:
         return True
 
 
 def begun(groups, done=0, seconds=None, **options):
-    """Return a begun Progress and its stream; `seconds`: of training and measuring of each cell."""
+    """Return a Progress that has begun, and its stream; `seconds`: estimates of training and measuring a cell."""
     out = options.setdefault("stream", io.StringIO())
     costs = {} if seconds is None else {made.key: CostEstimate(*seconds, "") for group in groups for made in group}
     shown = progress.Progress(costs, **options)
@@ -62,7 +62,7 @@ def begun(groups, done=0, seconds=None, **options):
     return shown, out
 
 
-def test_a_pipe_is_told_now_and_then_of_cell_epoch_loss_and_what_remains(clock):
+def test_a_pipe_sometimes_gets_a_line_with_cell_epoch_loss_and_time_left(clock):
     first, second = cell(0), cell(1)
     # 60 s of training and 4 s of measuring a fit: 2 x 64 s = 128 s, which are 2 minutes.
     shown, out = begun([[first], [second]], done=1, seconds=(60, 4))
@@ -86,7 +86,7 @@ def test_a_pipe_is_told_now_and_then_of_cell_epoch_loss_and_what_remains(clock):
     ]
 
 
-def test_a_done_cell_has_its_time_and_result_and_nothing_is_said_twice(clock):
+def test_a_done_cell_has_its_time_and_result_and_no_line_comes_twice(clock):
     made = cell(0)
     shown, out = begun([[made]], seconds=(60, 4))
     shown.event([made], Started(made.key))
@@ -107,13 +107,13 @@ def test_the_estimate_learns_from_what_finished_fits_took(clock):
     shown.event([made[0]], Started(made[0].key))
     clock[0] += 128
     shown.event([made[0]], Recorded(made[0].key, "done", ""))
-    # the second has begun: its estimate stands until its first epoch, 64 + 128 s
+    # the second has begun: until its first epoch, its estimate counts: 64 + 128 s
     clock[0] += 16
     shown.event([made[1]], Started(made[1].key))
     assert out.getvalue().splitlines()[-1].endswith("seed 1: starting; in all 3 min left")
 
 
-def test_a_result_is_a_number_that_means_something():
+def test_the_result_of_short_epochs_is_not_shown():
     metrics = {"mnist/test10k/nll": 0.1, "mnist/test10k/accuracy": 0.98}
     assert recorded("k", record("mlp", metrics=metrics)).result == "accuracy 0.9800"
     assert recorded("k", record("mlp", metrics=metrics, profile="smoke")).result == ""
@@ -133,13 +133,13 @@ def test_without_estimates_the_time_is_not_guessed(clock):
 
 
 @pytest.mark.parametrize(("n", "words"), [(3, "expected 60 s"), (1, "expected 40 s")])
-def test_what_is_expected_of_fits_that_will_run_at_once(n, words, clock):
-    """3 x 40 s in room for two: 60 s; of one fit alone, no room makes it shorter."""
+def test_fits_that_will_run_at_once_share_the_expected_time(n, words, clock):
+    """Three fits of 40 s, two at a time: 60 s. One fit takes 40 s, however many could run."""
     _, out = begun([[cell(seed)] for seed in range(n)], seconds=(40, 0), at_once=2)
     assert out.getvalue().endswith(f"{words}\n")
 
 
-def test_fits_that_run_at_once_share_what_remains_and_one_that_waits_does_not(clock):
+def test_fits_that_run_at_once_share_the_time_left_and_a_waiting_one_does_not_count(clock):
     cells = [cell(seed) for seed in range(3)]
     shown, out = begun([[made] for made in cells], seconds=(60, 0))
     for made in cells[:2]:
@@ -147,7 +147,7 @@ def test_fits_that_run_at_once_share_what_remains_and_one_that_waits_does_not(cl
     shown.event([cells[2]], Waiting())
     clock[0] += 20
     shown.event([cells[0]], Tick())
-    # 3 x 60 s less the 20 s that each of the two has worked (a waiting one's time passes too), by two at once: 60 s.
+    # 3 x 60 s, less 20 s of each (also of the waiting one, on which another process works), by two at once: 60 s.
     lines = out.getvalue().splitlines()[1:]
     assert [line.split(": ")[1] for line in lines] == [
         "starting; in all 60 s left",
@@ -156,7 +156,7 @@ def test_fits_that_run_at_once_share_what_remains_and_one_that_waits_does_not(cl
     ]
 
 
-def test_a_terminal_has_bars_while_it_works_and_lines_that_stay(clock):
+def test_a_terminal_has_bars_that_disappear_and_lines_that_stay(clock):
     made = cell(0)
     shown, out = begun([[made]], stream=Terminal())
     shown.event([made], epoch(1))
@@ -235,8 +235,8 @@ def test_the_end_says_what_comes_next():
     ]
 
 
-def test_one_seed_and_a_folder_of_ones_own_are_in_the_next_command():
-    """`--seeds 4` would be seeds 0 to 3."""
+def test_the_next_command_has_the_seed_and_the_approach_path():
+    """The seed has a comma: `--seeds 4` would mean seeds 0 to 3."""
     failed = Result(cell(4), "failed", "it raised", was_there=False)
     lines = ending([failed], 1, arguments(seeds=(4,), approach_path="examples"), None)
     assert lines[-2].plain == "next: python -m bench status mlp --seeds 4, --approach-path examples lists all"
@@ -251,7 +251,7 @@ def test_the_end_names_the_command_that_shows_the_numbers(approach, shown):
     assert ending([done], 1, arguments(), None)[-1].plain == f"next: python -m bench {shown}"
 
 
-def test_the_end_groups_what_failed_and_says_how_to_see_it():
+def test_the_end_groups_failures_and_names_the_command_that_lists_them():
     results = [Result(cell(0), "done", "", was_there=False)]
     results += [Result(cell(seed), "failed", "no memory left on this machine", was_there=False) for seed in (1, 2)]
     results += [Result(cell(3), "diverged", "loss is nan", was_there=True)]
@@ -276,4 +276,4 @@ def test_a_real_run_on_a_terminal_ends_within_its_screen(tmp_path, in_xterm, mon
     text = screen.getvalue()
     assert len(re.findall(r": \x1b\[32mdone\x1b\[0m in \d+ s\n", text)) == 3
     assert re.search(r"\nwiring fine: 3 of 3, in [^\n]+\n$", STYLES.sub("", text))
-    assert "ccuracy" not in text  # after two steps it means nothing
+    assert "ccuracy" not in text  # after two steps, accuracy says nothing

@@ -1,4 +1,4 @@
-"""Real runs of real approaches with two steps an epoch: what is done twice, killed, broken or missing."""
+"""Real runs of real approaches with two steps an epoch: second runs, kills, damaged files, missing frameworks."""
 
 import io
 import time
@@ -74,7 +74,7 @@ def test_damaged_scores_are_set_aside_and_made_again(tmp_path):
 
 
 def test_a_record_is_stale_by_its_versions_and_not_by_the_text_of_the_code(tmp_path):
-    """What is stale is named and made again; one without versions is stale, and one of an unknown approach is not."""
+    """A stale record is named and made again. Without versions it is stale; of an unknown approach it is not."""
     results, _ = smoke(tmp_path, "uniform")
     record = existing(results[0].cell, Store(tmp_path))
     assert record.versions == Versions(recipe={"published": 1}, protocol=2, metrics=1)
@@ -105,7 +105,7 @@ def test_a_time_limit_ends_a_cell_and_keeps_what_was_trained(tmp_path):
 
 
 def test_a_killed_run_goes_on_where_it_stopped(tmp_path, monkeypatch, look_again):
-    """Kill a real run between two epochs: the second call goes on from there and marks its timings."""
+    """Kill a real run between two epochs. The second call resumes there, and its times are marked as not valid."""
     go_on, root = put_waiting(tmp_path, monkeypatch), tmp_path / "results"
     command = ["run", "waits", "--approach-path", str(tmp_path), "--protocol", "common", "--checkpoint-every", "0"]
     command += ["--executor", "inline", "--quiet", "--threads", "1", "--results", str(root)]
@@ -134,7 +134,7 @@ def test_a_killed_run_goes_on_where_it_stopped(tmp_path, monkeypatch, look_again
 
 @pytest.mark.parametrize("lacking", ["notmnist459", "notmnist459/all 459/refusal_rate"])
 def test_a_record_that_lacked_a_data_set_is_measured_again_once_it_is_there(monkeypatch, lacking):
-    """The common protocol names the data set, a document's protocol the metric that it would have had."""
+    """Protocol common records the missing data set; a document's protocol records the missing metric."""
     lacked = synthetic.record("pyro_random_module", missing={lacking: told("no-data", "it is not there")})
     measured = synthetic.record("mlp", missing={"notmnist459/disagreement_rate": Reason("one-draw")})
     for present in (False, True):

@@ -1,4 +1,4 @@
-"""Faults of files and of other processes: what cannot be trusted is set aside and trained again, the rest goes on."""
+"""Faults of files: a file that cannot be trusted is set aside and its fit trained again; a full disk stops no other."""
 
 from types import SimpleNamespace
 
@@ -15,6 +15,7 @@ from bench.plan.registry import manifests
 from bench.run import contexts
 from bench.run.events import EpochEnded, Warned
 from bench.run.existing import existing
+from bench.run.options import Options
 from tests.run.toys import go, published, records, stopped
 
 pytestmark = pytest.mark.usefixtures("short_intervals")
@@ -26,19 +27,20 @@ def trains_anew(tmp_path):
 
 
 def test_short_epochs_share_a_checkpoint_and_the_last_has_none(tmp_path, monkeypatch):
-    """Six epochs of 1.5 s: after 2 s and more there is a checkpoint at 3 and 6 s, the ends of epochs 2 and 4.
+    """Six epochs of 1.5 s, a checkpoint after 2 s at the earliest: at 3 and 6 s, the ends of epochs 2 and 4.
 
-    At 9 s another one would be due, but that is the end of the last epoch.
+    At 9 s another one would be due, but this is the end of the last epoch.
     """
     clock = SimpleNamespace(now=0.0, perf_counter=lambda: clock.now)
     monkeypatch.setattr(contexts, "time", clock)
     (cell,) = cells(Selection(approaches=("toy_mlp",), recipes=("published",), protocols=("common",)))
     path = tmp_path / "fits" / "checkpoint.safetensors"
-    fitting = contexts.Fitting([cell], Store(tmp_path), path, [lambda posterior, epoch: {}], lambda event: None)
+    measures, options = [lambda posterior, epoch: {}], Options(str(tmp_path))
+    computation = contexts.Computation([cell], Store(tmp_path), path, measures, lambda event: None, options)
     written = []
     for epoch in range(1, 7):
         clock.now += 1.5
-        fitting.contexts[0].epoch_end(epoch, {}, lambda: None, lambda: {"w": torch.zeros(1)})
+        computation.contexts[0].epoch_end(epoch, {}, lambda: None, lambda: {"w": torch.zeros(1)})
         written += [epoch] if path.exists() else []
         path.unlink(missing_ok=True)
     assert cell.epochs == 6
@@ -116,7 +118,7 @@ def test_without_room_for_scores_the_cell_says_so_and_the_next_is_done(tmp_path,
 
 
 def test_a_raised_version_gives_new_keys_and_trains_again(tmp_path, monkeypatch):
-    """The old records and fits stay where they are; nothing pools them with the new ones."""
+    """The old records and fits are kept. No result mixes them with the new ones."""
     go(tmp_path, "toy_mlp", seeds=(0,))
     before = set(records(tmp_path))
     _, watcher = go(tmp_path, "toy_mlp", seeds=(0,))

@@ -1,4 +1,4 @@
-"""Runs of several seeds: what is fitted together, what is not done twice, what one bad seed or a kill leaves."""
+"""Runs of several seeds: which are fitted together, what is not done twice, and the effects of a bad seed or a kill."""
 
 import json
 import os
@@ -30,7 +30,7 @@ pytestmark = pytest.mark.usefixtures("short_intervals")
 @pytest.mark.parametrize(
     ("names", "protocols"), [(("toy_mlp", "toy_bbb"), ("published", "common")), (("linear_bbb", "mlp"), ("published",))]
 )
-def test_seeds_together_measure_what_each_measures_alone(tmp_path, names, protocols):
+def test_seeds_together_have_the_numbers_of_each_alone(tmp_path, names, protocols):
     chosen = {"recipes": ("published",), "protocols": protocols, "seeds": (0, 1)}
     results, watcher = go(tmp_path / "together", *names, **chosen)
     assert {result.outcome for result in results} == {"done"}
@@ -46,7 +46,7 @@ def test_seeds_together_measure_what_each_measures_alone(tmp_path, names, protoc
         assert record.model == apart[key].model
 
 
-def test_seeds_together_in_a_process_measure_what_they_measure_here(tmp_path):
+def test_seeds_together_have_the_same_numbers_in_a_child_process(tmp_path):
     results, _ = go(tmp_path / "there", "toy_mlp", seeds=(3, 1), executor="process")
     assert {result.outcome for result in results} == {"done"}
     go(tmp_path / "here", "toy_mlp", seeds=(3, 1))
@@ -79,7 +79,7 @@ def test_times_of_seeds_together_are_shares_that_do_not_count(tmp_path):
         assert "together" not in in_words(*record.timings.reasons)
 
 
-def test_a_second_call_does_nothing_whichever_way_the_first_fitted(tmp_path):
+def test_a_second_call_does_nothing_whether_seeds_were_fitted_together_or_alone(tmp_path):
     first, _ = go(tmp_path, "toy_mlp")
     for options in ({}, {"seeds": (1,)}, {"seeds": (2, 0)}):
         again, watcher = go(tmp_path, "toy_mlp", **options)
@@ -128,7 +128,7 @@ def test_large_requests_are_split(tmp_path):
 
 
 def test_finished_seeds_do_not_move_others_to_another_computation(tmp_path):
-    """The checkpoint of seeds 8 to 15 is found again, although seeds 0 to 3 have finished since."""
+    """The checkpoint of seeds 8 to 15 is found again, although seeds 0 to 3 have finished meanwhile."""
     size = batches.LARGEST["cpu"]
     chosen = cells(Selection(approaches=("toy_mlp",), seeds=tuple(range(2 * size))))
     before = batches.arrange(chosen, Store(tmp_path))
@@ -143,7 +143,7 @@ def test_approaches_without_the_capability_are_fitted_one_by_one(tmp_path):
     assert batches.arrange(chosen, Store(tmp_path)) == [[cell] for cell in chosen]
 
 
-def test_a_diverging_seed_takes_no_other_along(tmp_path, monkeypatch):
+def test_a_diverging_seed_does_not_affect_the_others(tmp_path, monkeypatch):
     go(tmp_path / "healthy", "toy_mlp")
     healthy = records(tmp_path / "healthy")
     ill_seed(monkeypatch, 1)
@@ -162,10 +162,10 @@ def test_all_seeds_diverge(tmp_path, monkeypatch):
     ill_seed(monkeypatch, 0, 1, 2)
     results, watcher = go(tmp_path, "toy_mlp", profile="full")
     assert {result.outcome for result in results} == {"diverged"}
-    assert watcher.of(EpochEnded) == []  # nothing is trained for nobody
+    assert watcher.of(EpochEnded) == []  # training stops when the last seed has diverged
 
 
-def test_a_fault_is_a_record_of_every_seed_and_the_others_go_on(tmp_path, monkeypatch):
+def test_an_error_gives_every_seed_a_record_and_other_fits_go_on(tmp_path, monkeypatch):
     def broken(*_):
         raise ZeroDivisionError("a planted fault")
 
@@ -214,7 +214,7 @@ def test_a_kill_between_two_posteriors_trains_nothing_twice(tmp_path, monkeypatc
 
 
 def test_a_checkpoint_of_other_seeds_is_not_used(tmp_path, monkeypatch):
-    """What a batch of another composition left is no start for this one."""
+    """Seeds that are fitted together must resume from one checkpoint of exactly these seeds."""
     stopped(tmp_path, monkeypatch, 7)
     _, watcher = published(tmp_path, seeds=(0, 1))
     assert [event.epoch for event in watcher.of(EpochEnded)] == [1, 2, 3, 4, 5, 6]
@@ -229,7 +229,7 @@ def test_an_interrupted_single_fit_goes_on_alone(tmp_path, monkeypatch):
 
 
 def test_at_most_one_process_works_on_a_seed(tmp_path, monkeypatch):
-    """A batch waits for a single fit of one of its seeds, then leaves that seed out."""
+    """Another process fits one of the seeds. The run waits for it, then fits only the other seeds together."""
     another_run_holds(tmp_path, monkeypatch, 1)
     results, watcher = go(tmp_path, "toy_mlp")
     assert {result.outcome for result in results} == {"done"}
@@ -240,7 +240,7 @@ def test_at_most_one_process_works_on_a_seed(tmp_path, monkeypatch):
     }
 
 
-def test_plan_and_status_tell_what_a_run_would_do(tmp_path, monkeypatch, capsys):
+def test_plan_and_status_show_what_a_run_would_do(tmp_path, monkeypatch, capsys):
     place = ("--results", str(tmp_path), "--json")
     go(tmp_path, "toy_mlp", seeds=(3,), profile="full")
 

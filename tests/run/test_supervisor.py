@@ -1,4 +1,4 @@
-"""How a child process is heard, ended and remembered, with programs in place of Python."""
+"""How a child process is read, ended and reported; shell scripts take the place of Python."""
 
 import os
 import subprocess
@@ -32,7 +32,7 @@ def listen(python, **options):
     return [event for event in supervise(JOB, python, **options) if not isinstance(event, Tick)]
 
 
-def test_a_child_is_heard_line_by_line_and_ended_after_its_last_word(tmp_path):
+def test_events_are_read_line_by_line_and_the_child_is_ended_after_the_last(tmp_path):
     said = 'echo $$ > pid; read job; printf \'{"kind":"waiting"}\\n{"ki\'; sleep 0.1; printf \'nd":"waiting"}\\n\'; '
     program = interpreter(tmp_path, f'cd {tmp_path}; {said} echo \'{{"kind":"end"}}\'; sleep 600')
     assert listen(program) == [Waiting(), Waiting()]
@@ -49,7 +49,7 @@ def test_a_child_is_heard_line_by_line_and_ended_after_its_last_word(tmp_path):
         ('echo why >&2; echo \'{"kind":"refused","reason":"other code"}\'', "other code", "why"),
     ],
 )
-def test_how_a_child_ends_is_said_and_what_it_printed_is_kept(tmp_path, text, words, printed):
+def test_the_error_says_how_a_child_ended_and_has_its_output(tmp_path, text, words, printed):
     with pytest.raises(FitCrashed, match=words) as caught:
         listen(interpreter(tmp_path, text))
     assert caught.value.printed == printed
@@ -58,11 +58,11 @@ def test_how_a_child_ends_is_said_and_what_it_printed_is_kept(tmp_path, text, wo
 def test_a_child_that_closes_its_output_and_goes_on_is_not_waited_for(tmp_path, monkeypatch):
     how_it_ended = supervisor._how_it_ended
 
-    def at_once(process, said):
-        """It would be waited for in vain. Only here: what ends it afterwards has all its time."""
+    def at_once(process, printed):
+        """Do not wait for an end that does not come. Only here: `_end`, called later, has its time."""
         with pytest.MonkeyPatch.context() as patched:
             patched.setattr(supervisor, "GRACE_S", 0)
-            return how_it_ended(process, said)
+            return how_it_ended(process, printed)
 
     monkeypatch.setattr(supervisor, "_how_it_ended", at_once)
     with pytest.raises(FitCrashed, match="closed its output and went on") as caught:
@@ -83,7 +83,7 @@ def test_an_interpreter_that_is_not_there():
 
 
 def test_a_child_that_takes_too_long_is_ended_with_what_it_started(tmp_path, monkeypatch):
-    """The clock jumps behind the limit as soon as the child works, so that no load of the machine matters."""
+    """The clock jumps behind the limit as soon as the child works, so that a busy machine does not matter."""
     working = tmp_path / "working"
     program = interpreter(tmp_path, f"sleep 600 & echo $! > {tmp_path}/pid; echo busy >&2; touch {working}; wait")
     clock = SimpleNamespace(monotonic=lambda: 2000.0 if working.exists() else 0.0)
@@ -102,7 +102,7 @@ WAITS = (
 
 
 def test_a_child_ends_with_the_process_that_started_it():
-    """Its input stays open, here, so that only the end of its parent can tell it."""
+    """Its standard input stays open, so that only the end of its parent can end it."""
     parent = subprocess.Popen(
         [sys.executable, "-c", WAITS], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT
     )
@@ -131,7 +131,7 @@ def test_a_fork_server_that_still_imports_ends_with_its_run(tmp_path):
         server.wait(PATIENCE_S)
 
 
-def test_what_a_framework_prints_does_not_get_between_the_lines():
+def test_output_of_a_framework_does_not_mix_with_the_events():
     text = (
         "import os; from bench.run import output; lines = os.dup(1); output.keep(2);"
         "print('noise', flush=True); os.system('echo noise'); os.write(lines, b'event')"
@@ -141,7 +141,7 @@ def test_what_a_framework_prints_does_not_get_between_the_lines():
 
 
 def outside(folder, monkeypatch, name, text=""):
-    """Put an approach from outside on the path of approaches and return its one cell."""
+    """Put an approach in a folder of its own and return its one cell."""
     put(folder, monkeypatch, name, text)
     return chosen(name, profile="smoke")
 
@@ -162,7 +162,7 @@ def test_a_failed_cells_record_has_what_its_child_printed(end, reason, tmp_path,
 
 
 def test_a_fit_that_leaves_a_process_behind_and_ends_is_noticed(tmp_path, monkeypatch, look_again):
-    """The process left behind holds the pipe of events, as a daemon that a library starts would."""
+    """The process that is left behind holds the pipe of events open, as a daemon of a library would."""
     text = f"""
 def _fit(*_):
     import os, time
@@ -206,7 +206,7 @@ def test_a_childs_memory_is_bounded_and_the_callers_approaches_are_known_to_it(t
 
 
 def test_a_framework_in_a_child_hears_of_its_threads(tmp_path, monkeypatch):
-    """MXNet asks the environment when it is imported, whatever PyTorch has been told."""
+    """MXNet reads the environment when it is imported, and ignores PyTorch's number of threads."""
     heard, names = [], ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MXNET_OMP_MAX_THREADS")
     monkeypatch.setattr(child, "serve", lambda read, pipe: heard.append([os.environ[name] for name in names]))
     monkeypatch.setattr(child, "end_with", lambda *processes: None)

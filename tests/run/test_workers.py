@@ -1,4 +1,4 @@
-"""Several fits at a time on this machine: the same numbers, crashes, interrupts, and what is planned."""
+"""Several fits at a time on this machine: the same numbers, crashes, interrupts, and the plan."""
 
 import json
 import os
@@ -37,7 +37,7 @@ def smoke(folder, executor, watcher=None):
 
 
 def two(name):
-    """Return two fits, which work at once where there is room for two."""
+    """Return two fits, which an executor for two does at the same time."""
     return chosen(name, seeds=(0, 1), apart=True)
 
 
@@ -69,7 +69,7 @@ def test_a_crash_harms_the_cells_of_its_fit_alone(tmp_path):
 
 
 @needs_proc
-def test_what_is_raised_ends_the_processes_and_leaves_no_record_of_a_failure(tmp_path, monkeypatch, look_again):
+def test_an_exception_ends_the_processes_and_makes_no_record_of_a_failure(tmp_path, monkeypatch, look_again):
     def act(event):
         if isinstance(event, EpochEnded):
             raise ZeroDivisionError
@@ -115,21 +115,21 @@ def test_ctrl_c_ends_all_of_them_and_the_same_command_goes_on(tmp_path, monkeypa
     assert len(list(root.glob("fits/*/checkpoint.safetensors"))) == 2  # where the next call goes on
 
 
-def test_a_child_that_ends_as_the_room_is_closed_has_not_crashed():
+def test_a_child_that_ends_while_the_executor_closes_has_not_crashed():
     def events():
         yield Tick()
-        room.close()
+        executor.close()
         raise FitCrashed("its process ended with exit code 1")
 
-    room = Processes(2)
+    executor = Processes(2)
     with pytest.raises(KeyboardInterrupt):
-        list(room.while_open(events()))
-    with pytest.raises(KeyboardInterrupt):  # also where it still works
-        list(room.while_open(event for event in [Tick()]))
+        list(executor.while_open(events()))
+    with pytest.raises(KeyboardInterrupt):  # also if the child still works
+        list(executor.while_open(event for event in [Tick()]))
 
 
 def test_a_gates_repeats_have_the_threads_of_its_reference(monkeypatch, tmp_path):
-    """Two numbers of threads round differently, and repeats are compared to the last bit."""
+    """Another number of threads would round differently, and repeats are compared to the last bit."""
     calls = []
 
     def note(chosen, store, options, watcher, executor):
@@ -142,7 +142,7 @@ def test_a_gates_repeats_have_the_threads_of_its_reference(monkeypatch, tmp_path
 
 
 def test_time_for_jobs_by_hand():
-    """5 and 3 begin; 3 ends first and is followed by 4 (until 7), 5 by 2 (until 7); of 1 more it is 8."""
+    """5 and 3 begin. At 3, 4 begins and ends at 7. At 5, 2 begins and ends at 7. One more of 1 ends at 8."""
     assert time_for([5, 3, 4, 2], 2) == 7
     assert time_for([5, 3, 4, 2, 1], 2) == 8
     assert time_for([5, 3, 4, 2], 1) == 14
@@ -152,14 +152,14 @@ def test_time_for_jobs_by_hand():
 
 
 def test_times_of_fits_at_a_time_do_not_count(tmp_path):
-    """Also where nothing else happens to work: half of the cores are no measure of the whole."""
+    """Even if no other fit runs at this moment: a fit that has half of the cores does not show the speed of all."""
     (cell,) = cells(Selection(approaches=("toy_mlp",), protocols=("published",), profile="smoke", apart=True))
     process.work([cell], Options(str(tmp_path), at_once=2), lambda event: None)
     assert "2 fits at a time" in in_words(*Store(tmp_path).all_records()[0][0].timings.reasons)
 
 
 def test_a_plan_for_two_at_a_time(tmp_path, capsys):
-    """The cells of one fit are one job: what is expected of two at a time is at least half of the sum."""
+    """The cells of one fit are one job. With two jobs at a time, the plan takes as long as the longer one."""
     planned = {}
     for workers in ("1", "2"):
         arguments = ["plan", "mlp", "--threads", "1", "--workers", workers, "--results", str(tmp_path), "--json"]

@@ -1,4 +1,4 @@
-"""Runs of toy_mlp with short intervals, their records, and what stops them or makes a seed diverge."""
+"""Runs of toy_mlp and their records; functions that stop a run, hold a lock, or make a seed diverge."""
 
 import pytest
 
@@ -32,7 +32,7 @@ def records(root):
 
 
 def numbers(record):
-    """Return all that was measured, without times."""
+    """Return the numbers that a record has, without times."""
     return record.metrics, [{"epoch": epoch.epoch, **epoch.metrics} for epoch in record.epochs]
 
 
@@ -45,9 +45,9 @@ def close(left, right):
 
 
 def stopped(root, monkeypatch, when, owner=contexts.RunContext, name="take", **options):
-    """Run `published` with a checkpoint after every epoch; stop it, as a key press would, at call `when` of a function.
+    """Run `published` with a checkpoint after every epoch; stop it like Ctrl-C at call number `when` of a function.
 
-    By default the function is the one to which each seed reports each epoch.
+    The default function is the one that takes the report of each seed and epoch.
     """
     original, calls = getattr(owner, name), []
 
@@ -65,7 +65,7 @@ def stopped(root, monkeypatch, when, owner=contexts.RunContext, name="take", **o
 
 
 def another_run_holds(root, monkeypatch, seed):
-    """Hold the lock of a seed; the first time that a run waits for it, let go, and do that seed in another run."""
+    """Hold the lock of a seed. When a run first waits for it, release it and do that seed in another run."""
     (first, *_) = cells(Selection(approaches=("toy_mlp",), seeds=(seed,), profile="smoke"))
     lock = locks.lock(root, first.lock_key)
     lock.acquire()

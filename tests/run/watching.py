@@ -1,4 +1,4 @@
-"""What tests of runs share: a watcher that keeps events, programs in place of Python, and results to compare."""
+"""For tests of runs: a watcher that keeps events, programs in the place of Python, and results to compare."""
 
 import stat
 
@@ -7,7 +7,7 @@ import torch
 
 
 class Recorder:
-    """A watcher that keeps groups and events, and may act on an event."""
+    """A watcher that keeps groups and events, and calls `act` with every event."""
 
     def __init__(self, act=lambda event: None):
         self.groups, self.events, self.act = [], [], act
@@ -27,7 +27,7 @@ class Recorder:
 
 
 def interpreter(folder, text):
-    """Return a program that is started in place of Python."""
+    """Write a shell script to be started in the place of Python, and return its path."""
     path = folder / "python"
     path.write_text(f"#!/bin/sh\n{text}\n")
     path.chmod(path.stat().st_mode | stat.S_IXUSR)
@@ -35,7 +35,7 @@ def interpreter(folder, text):
 
 
 def results(store):
-    """Return by name all that was measured and learnt, without times."""
+    """Return the numbers, scores and posteriors of a store by the names of their cells, without times."""
     records, problems = store.all_records()
     assert problems == []
     found = {}

@@ -151,7 +151,11 @@ def _copied(records: Sequence[Record], store: Store) -> Iterator[Remark]:
         for first, others, other_rows in cell:
             same = first.metrics == record.metrics or _are_close(others, numbers) or _are_close(other_rows, rows)
             if same and first.seed != record.seed:
-                yield Remark("refused", record.title, f"its numbers are those of seed {first.seed}: one run is stored under two seeds")
+                yield Remark(
+                    "refused",
+                    record.title,
+                    f"its numbers are those of seed {first.seed}: one run is stored under two seeds",
+                )
                 break
         cell.append((record, numbers, rows))
 

@@ -58,7 +58,9 @@ class Numbers:
             return metric(record, place.key)
         reading = self._readings.get(record.fit_key)
         if reading is None:
-            return Gap("not read", f"`{command(place)}` reads it, in the results folder that has the posteriors of these fits")
+            return Gap(
+                "not read", f"`{command(place)}` reads it, in the results folder that has the posteriors of these fits"
+            )
         return metric(reading, place.key)
 
     def effect(self, before: Place, after: Place) -> Effect:
@@ -70,7 +72,9 @@ class Numbers:
             gaps, more = more, gaps
         gaps = tuple(dict.fromkeys((*gaps, *more)))
         if found is None and not gaps:
-            gaps = (Gap(NO_RECORD, f"the two sides have no seed in common; `{command(after)}` measures the first seeds"),)
+            gaps = (
+                Gap(NO_RECORD, f"the two sides have no seed in common; `{command(after)}` measures the first seeds"),
+            )
         return Effect(found, gaps)
 
 

@@ -1,4 +1,4 @@
-"""Array types, and checks of inputs that all metrics share."""
+"""Types of arrays, and the checks of inputs that all metrics use."""
 
 from __future__ import annotations
 
@@ -17,12 +17,14 @@ IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
 Labels: TypeAlias = "IntArray | Tensor"  # int64 [N], classes 0 .. K-1
 
+SMALLEST_LOG = -1e4  # replaces -infinity, so that 0 log 0 = 0: exp(-1e4) is 0 in float64
+
 
 def as_labels(labels: Labels, n_rows: int, n_classes: int) -> IntArray:
     """Return labels as int64 [N].
 
     Raises:
-        ConfigError: there are no rows, the number of labels is wrong, or a label is none of the classes.
+        ConfigError: there are no rows, the number of labels is wrong, or a label is not one of the classes.
     """
     given = _in_memory(labels)
     if n_rows == 0:
@@ -32,7 +34,7 @@ def as_labels(labels: Labels, n_rows: int, n_classes: int) -> IntArray:
     if given.min() < 0 or given.max() >= n_classes:
         raise ConfigError(
             f"labels from {given.min()} to {given.max()} were given; allowed are 0 to {n_classes - 1}: "
-            "rows that belong to no class have no accuracy; measure them as an out-of-distribution set"
+            "rows of no class have no accuracy; measure them as an out-of-distribution set"
         )
     return given.astype(np.int64)
 

@@ -12,14 +12,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from bench.core.errors import ContractViolation
-from bench.measure.metrics.arrays import BoolArray, FloatArray, IntArray, Labels, as_labels
+from bench.measure.metrics.arrays import SMALLEST_LOG, BoolArray, FloatArray, IntArray, Labels, as_labels
 
 if TYPE_CHECKING:
     from bench.measure.metrics.draws import DrawSummary
 
 CALIBRATION_BINS = 15  # Guo et al. 2017, "On Calibration of Modern Neural Networks", section 2
 
-_SMALLEST_LOG = -1e4  # replaces -infinity, so that 0 log 0 = 0: exp(-1e4) is 0 in float64
 _ROUNDING = 1e-9  # nats; the rounding error of float64 sums of K terms is about 1e-14
 
 
@@ -40,16 +39,16 @@ def share_sure(probs: FloatArray, threshold: float) -> float:
 
 
 def sure_answers(probs: FloatArray, labels: Labels, threshold: float) -> tuple[float, float]:
-    """Return what the answers are worth of which a network is sure, as shares of all rows.
+    """Return how many sure answers are right, and how many should be, as shares of all rows.
 
     Args:
         probs: mean probabilities [N, K].
         labels: [N].
-        threshold: of the largest probability, from which on a network is sure.
+        threshold: a row is sure if its largest probability is at least this.
 
     Returns:
-        Share of rows with a sure and right answer; and the share that the probabilities promise: the sum of the
-        largest probabilities of the sure rows, divided by N.
+        The share of rows that are sure and right; and the share that the probabilities promise: the sum of the largest
+        probabilities of the sure rows, divided by N.
     """
     largest = probs.max(axis=1)
     is_sure = largest >= threshold
@@ -99,10 +98,10 @@ def reliability(probs: FloatArray, labels: Labels, n_bins: int = CALIBRATION_BIN
 
 
 def equal_mass_bins(probs: FloatArray, n_bins: int) -> IntArray:
-    """Return the bin of each row, [N], if bins have equal numbers of rows (Nixon et al. 2019, adaptive binning).
+    """Return the bin of each row, [N], for bins of equal numbers of rows (Nixon et al. 2019, adaptive binning).
 
-    Rows of equal confidence share the bin of the first of them, so that the result does not depend on the order of
-    rows. If many rows have one confidence, some bins stay empty.
+    Rows of equal confidence share one bin, that of the first of them. So the order of rows does not matter. If many
+    rows have the same confidence, some bins are empty.
     """
     top = probs.max(axis=1)
     n_smaller = np.searchsorted(np.sort(top), top, side="left")
@@ -121,24 +120,24 @@ def ece_equal_mass(probs: FloatArray, labels: Labels, n_bins: int = CALIBRATION_
 
 
 def _calibration_error(count: IntArray, confidence: FloatArray, share: FloatArray) -> float:
-    """Return the mean over rows of |share of right answers - confidence| of the bin, all [M]."""
+    """Return the mean over rows of |share of right answers - confidence| of the row's bin. The arguments are [M]."""
     filled = count > 0
     return float(np.average(np.abs(share[filled] - confidence[filled]), weights=count[filled]))
 
 
 def entropy(log_probs: FloatArray) -> FloatArray:
     """Return the entropy of each row of log-probabilities [N, K], nats [N]."""
-    return np.asarray(-(np.exp(log_probs) * np.maximum(log_probs, _SMALLEST_LOG)).sum(axis=1))
+    return np.asarray(-(np.exp(log_probs) * np.maximum(log_probs, SMALLEST_LOG)).sum(axis=1))
 
 
 def mutual_information(predictive_entropy: FloatArray, expected_entropy: FloatArray) -> FloatArray:
     """Return the mutual information of label and network, nats [N]: predictive minus expected entropy.
 
-    Both are [N], of the same draws. The difference cannot be negative (entropy is concave). Rounding can give -1e-15,
-    which becomes zero.
+    Both are [N], of the same draws. The difference cannot be negative, because entropy is concave. Rounding can make
+    it -1e-15; then it is set to zero.
 
     Raises:
-        ContractViolation: it is more negative than rounding explains.
+        ContractViolation: the difference is more negative than rounding explains.
     """
     difference = predictive_entropy - expected_entropy
     if difference.min(initial=0.0) < -_ROUNDING:
@@ -164,7 +163,7 @@ def entropies(summary: DrawSummary) -> dict[str, FloatArray]:
 
 
 def row_disagrees(votes: IntArray) -> BoolArray:
-    """Return for each row of votes [N, K] whether they differ, bool [N] (alsibahi2019's "uncertain images")."""
+    """Return for each row of votes [N, K] whether the draws disagree, bool [N] (alsibahi2019's "uncertain images")."""
     return np.asarray((votes > 0).sum(axis=1) > 1)
 
 

@@ -15,22 +15,22 @@ import torch
 from torch import Tensor
 
 from bench.core.errors import ConfigError, ContractViolation
-from bench.measure.metrics.arrays import FloatArray, IntArray, Labels, as_labels
+from bench.measure.metrics.arrays import SMALLEST_LOG, FloatArray, IntArray, Labels, as_labels
 
 QUANTILES = (0.1, 0.5)  # of the two refusal rules of chopra2018
 VOTE_DRAWS = 30  # alsibahi2019 shows images with "30 samples from posterior"
 
-_CHUNK_NUMBERS = 500_000  # numbers of a block reduced at once: float64 copies of 4 MB each, whose memory is reused
-_SMALLEST_LOG = -1e4  # replaces -infinity, so that 0 log 0 = 0: exp(-1e4) is 0 in float64
-_NORMALISATION_SLACK = 1e-3  # the error of float32 log-softmax is about 1e-6, that of logits or log2 far above 1e-3
+_CHUNK_NUMBERS = 500_000  # numbers of a block that are reduced at once: each float64 copy has 4 MB
+
+_NORMALISATION_SLACK = 1e-3  # float32 log-softmax misses a sum of 1 by about 1e-6; logits and log2 by far more
 
 
 @dataclass(frozen=True)
 class DrawSummary:
-    """Reductions over the draws of each row, from which all metrics of one data set follow.
+    """What is kept of the draws of each row. All metrics of a data set are computed from this.
 
-    Log-probabilities are in nats. The mean over draws is stored as its logarithm: the probabilities of a very confident
-    network, or of a single draw, can underflow, their logarithms cannot.
+    Log-probabilities are in nats. The mean probability is stored as its logarithm: a probability of a very confident
+    network can underflow, its logarithm cannot.
     """
 
     n_draws: int
@@ -38,7 +38,7 @@ class DrawSummary:
     mean_log_probs: FloatArray  # [B, K], mean of the log-probabilities (what the geometric estimators use)
     expected_entropy: FloatArray  # [B], mean over draws of the entropy of a draw, nats
     quantile_probs: Mapping[float, FloatArray]  # {q: [B, K]}, quantile of each class's probability over draws
-    votes: IntArray  # [B, K], how many of the first draws have their largest probability in the class
+    votes: IntArray  # [B, K], how many of the first `VOTE_DRAWS` draws give the class the largest probability
 
     def __len__(self) -> int:
         """Return the number of rows."""
@@ -78,7 +78,7 @@ def draw_hits(log_probs: Tensor, labels: Labels) -> IntArray:
 
 
 def concatenate(summaries: Sequence[DrawSummary]) -> DrawSummary:
-    """Put the rows of several blocks one after the other.
+    """Return the rows of several blocks as one summary, in the order of the blocks.
 
     Raises:
         ConfigError: no blocks, or blocks with different numbers of draws.
@@ -116,7 +116,7 @@ def _reduce_chunk(chunk: Tensor) -> DrawSummary:
             "in nats, normalised over the classes: apply log_softmax to logits"
         )
     mean_log = exact.mean(dim=0)
-    entropies = exact.exp().mul_(exact.clamp_(min=_SMALLEST_LOG)).sum(dim=2).neg_()
+    entropies = exact.exp().mul_(exact.clamp_(min=SMALLEST_LOG)).sum(dim=2).neg_()
     return DrawSummary(
         n_draws=len(chunk),
         log_mean_probs=log_mean.cpu().numpy(),
@@ -128,8 +128,8 @@ def _reduce_chunk(chunk: Tensor) -> DrawSummary:
 
 
 def _quantiles(chunk: Tensor) -> dict[float, FloatArray]:
-    # exp keeps the order, so the order statistics are found among log-probabilities and only these are turned into
-    # probabilities. The interpolation must use probabilities. np.partition takes half as long as sorting.
+    # exp keeps the order, so the order statistics are found among log-probabilities, and exp is taken only of these.
+    # The interpolation between them must use probabilities. np.partition takes half as long as sorting.
     positions = [q * (len(chunk) - 1) for q in QUANTILES]
     ranks = sorted({rank for position in positions for rank in (math.floor(position), math.ceil(position))})
     by_number = chunk.flatten(1).t().to(torch.promote_types(chunk.dtype, torch.float32)).contiguous()

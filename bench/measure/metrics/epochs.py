@@ -1,4 +1,4 @@
-"""Errors of blundell2015 that the errors after each epoch give: of the last epoch, and of two chosen ones."""
+"""The final errors of blundell2015, from the errors after each epoch: of the last epoch and of two chosen epochs."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ Errors = Mapping[str, "float | None"]
 
 
 def last_epoch(epochs: Sequence[Errors]) -> dict[str, float | None]:
-    """Return what a fit that ends after these epochs has at its end: the last errors, and those of chosen epochs."""
+    """Return the final errors of a fit that ends after these epochs: of the last epoch, and of chosen epochs."""
     keys = [f"mnist/{name}/error" for name in (HELD_OUT, TEST)]
     return {key: epochs[-1][key] for key in keys if key in epochs[-1]} | chosen_epochs(epochs)
 
 
 def chosen_epochs(epochs: Sequence[Errors]) -> dict[str, float | None]:
-    """Return the test error of two epochs: the first of least held-out error, and the one of least test error.
+    """Return the test error of two epochs: the first with the least held-out error, and that with the least test error.
 
-    The first is an honest choice. The second looks at the test images and shows how much this gains.
+    The first is an honest choice. The second chooses by the test images, and shows how much this gains.
     """
     seen = [(one.get(f"mnist/{HELD_OUT}/error"), one.get(f"mnist/{TEST}/error")) for one in epochs]
     errors = [(held_out, test) for held_out, test in seen if held_out is not None and test is not None]

@@ -37,8 +37,8 @@ def evaluate_classification(
     Args:
         summary: all rows.
         labels: [N].
-        hits: [S], correct rows of each draw in the data set (`draw_hits`, added up over blocks).
-        noise: of the posterior; the spread of accuracy over draws has a meaning only for "weights".
+        hits: [S], number of correct rows of each draw (`draw_hits`, added up over blocks).
+        noise: the posterior's kind of noise; the spread of accuracy over draws has a meaning only for "weights".
 
     Raises:
         ConfigError: labels do not fit the summary.
@@ -82,7 +82,7 @@ def evaluate_mean_network(summary: DrawSummary, labels: Labels) -> tuple[MetricV
 
 
 def evaluate_shift(log_probs: FloatArray, labels: Labels) -> tuple[MetricValues, MissingMetrics]:
-    """Return the metrics of moved images, from logarithms of mean probabilities [N, K] and labels [N]."""
+    """Return the metrics of moved images, from the logarithms of mean probabilities [N, K] and labels [N]."""
     probs = np.exp(log_probs)
     return _split(
         {
@@ -95,9 +95,9 @@ def evaluate_shift(log_probs: FloatArray, labels: Labels) -> tuple[MetricValues,
 
 
 def evaluate_ood(in_summary: DrawSummary, ood_summary: DrawSummary) -> tuple[MetricValues, MissingMetrics]:
-    """Return the metrics of an out-of-distribution set, among them how well it is told from the test set.
+    """Return the metrics of an out-of-distribution set, also of how well scores separate it from the test set.
 
-    The caller predicts both with the same draws: scores compare only at equal numbers of draws.
+    Both must be predicted with the same draws: scores can be compared only at equal numbers of draws.
     """
     found = _label_free(ood_summary)
     found["geometric_entropy"] = float(geometric_entropy(ood_summary.mean_log_probs).mean())

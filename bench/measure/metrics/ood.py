@@ -1,7 +1,7 @@
-"""Telling out-of-distribution rows from in-distribution rows by a score.
+"""Separate out-of-distribution rows from in-distribution rows by a score.
 
 A score is higher for rows that look less like the training data. Out-of-distribution rows are the positives. A row is
-flagged if its score is at or above a threshold, so that rows of equal score are flagged together.
+flagged if its score is at or above a threshold, so that rows with equal scores are flagged together.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def auroc(in_scores: FloatArray, ood_scores: FloatArray) -> float:
 def aupr(in_scores: FloatArray, ood_scores: FloatArray) -> float:
     """Average precision: sum over thresholds of precision times the gain in recall, without interpolation.
 
-    A random score gets the share of out-of-distribution rows. So do not compare values of data sets of different sizes.
+    The value of a random score is the share of out-of-distribution rows. So do not compare data sets of unequal sizes.
     """
     true_positives, false_positives = _flagged(in_scores, ood_scores)
     precision = true_positives / (true_positives + false_positives)

@@ -1,4 +1,4 @@
-"""Prune a network: which weights are removed, which share of each layer stays, and how many bytes that takes."""
+"""Prune a network: which weights are removed, which share of each layer is kept, and how many bytes that takes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from bench.core.errors import ConfigError
 from bench.interface import Marginal
 from bench.measure.metrics.arrays import BoolArray, FloatArray, as_float
 
-FRACTIONS = (0.0, 0.1, 0.25, 0.5, 0.75, 0.95, 0.98, 0.99, 1.0)  # 0, and the levels of both runs of rabanser2017
+FRACTIONS = (0.0, 0.1, 0.25, 0.5, 0.75, 0.95, 0.98, 0.99, 1.0)  # 0, and all levels of the two runs of rabanser2017
 
 _NUMBER_BYTES = 4  # float32
 _INDEX_BYTES = 4  # uint32: position of a weight in its tensor
@@ -36,7 +36,7 @@ def score_name(marginals: Mapping[str, Marginal]) -> Literal["|mu|/sigma", "|w|"
 def pruning_scores(marginals: Mapping[str, Marginal]) -> dict[str, FloatArray]:
     """Return the signal-to-noise ratio |mu|/sigma of every weight (Graves 2011; Blundell et al. 2015), or |w|.
 
-    Without noise (sigma = 0) the ratio is infinite; for a weight of zero it is 0.
+    If sigma is 0, the ratio is infinite. If the weight is 0, the ratio is 0.
     """
     magnitude = {name: np.abs(as_float(marginal.mean)) for name, marginal in marginals.items()}
     if score_name(marginals) == "|w|":
@@ -53,9 +53,9 @@ def pruning_scores(marginals: Mapping[str, Marginal]) -> dict[str, FloatArray]:
 def prune(marginals: Mapping[str, Marginal], fraction: float, used_only: bool = False) -> dict[str, Tensor]:
     """Return for every tensor which weights are kept, bool on the CPU.
 
-    Of n weights, the int(n * fraction) with the lowest scores in all tensors are removed. Of equal scores, the earlier
-    weight is removed, in the order of the tensors and of their elements. With `used_only`, n counts only the weights
-    that the prediction uses, and unused weights are kept.
+    Of n weights, int(n * fraction) are removed: those with the lowest scores, over all tensors together. If scores are
+    equal, the earlier weight is removed first, in the order of the tensors and of their elements. With `used_only`, n
+    counts only the weights that the prediction uses, and unused weights are kept.
 
     Raises:
         ConfigError: a fraction outside [0, 1], no weights, or a score that is NaN.
@@ -66,7 +66,7 @@ def prune(marginals: Mapping[str, Marginal], fraction: float, used_only: bool = 
 def prune_at(
     marginals: Mapping[str, Marginal], fractions: Sequence[float], used_only: bool = False
 ) -> dict[float, dict[str, Tensor]]:
-    """Return `prune` for several fractions; rank the weights only once."""
+    """Return the results of `prune` for several fractions. The weights are ranked only once."""
     for fraction in fractions:
         if not 0 <= fraction <= 1:
             raise ConfigError(f"pruning fraction {fraction} was given; allowed are numbers from 0 to 1, such as 0.95")
@@ -100,9 +100,9 @@ def pruning_row(marginals: Mapping[str, Marginal], keep: Mapping[str, Tensor], w
 def sparse_bytes(marginals: Mapping[str, Marginal], keep: Mapping[str, Tensor], with_sigma: bool = True) -> int:
     """Return the bytes of the pruned network, without headers.
 
-    Each tensor is stored in the smaller of two forms. Sparse: every weight that is kept and used takes 4 bytes for its
-    value, 4 for its sigma (if it has one, and `with_sigma`) and 4 for its position in the tensor. Dense: values (and
-    sigmas) of all weights, no positions. A tensor without a kept and used weight takes nothing.
+    Each tensor takes the smaller of two forms. Sparse: every weight that is kept and used takes 4 bytes for its value,
+    4 for its sigma (if it has one, and `with_sigma`) and 4 for its position in the tensor. Dense: every weight takes 4
+    bytes for its value and 4 for its sigma. A tensor in which no used weight is kept takes nothing.
     """
     total = 0
     for name, marginal in marginals.items():

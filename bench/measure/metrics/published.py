@@ -1,7 +1,7 @@
 """The documents' own estimators, with their mistakes, for the protocol `published`.
 
-The name of a function names its document; its docstring says what is odd. Rows have the order in which the document saw
-them. A protocol that draws new networks for each batch concatenates the batches' summaries.
+A function has the name of its document; its docstring says what is unusual. Rows are in the order in which the document
+saw them. A protocol that draws new networks for each batch concatenates the summaries of the batches.
 """
 
 from __future__ import annotations
@@ -22,8 +22,9 @@ FELDMAN2018_INSIDE_LOG = 1e-10  # added to a probability inside the logarithm
 def geometric_entropy(mean_log_probs: FloatArray) -> FloatArray:
     """Return feldman2018's entropy of each row of mean log-probabilities [N, K], in nats [N].
 
-    It is -sum p log(p + 1e-10) with p = exp(mean over draws of log p). This geometric mean sums to less than 1 and is
-    not renormalised. The result can be smaller than the entropy of every draw. For one draw it is the ordinary entropy.
+    It is -sum p log(p + 1e-10), where p is the geometric mean over draws: p = exp(mean of log-probabilities). These p
+    sum to less than 1 and are not renormalised, so the result can be smaller than the entropy of every draw. For one
+    draw it is the usual entropy, up to the 1e-10.
     """
     p = np.exp(mean_log_probs)
     return np.asarray(-(p * np.log(p + FELDMAN2018_INSIDE_LOG)).sum(axis=1))
@@ -32,15 +33,15 @@ def geometric_entropy(mean_log_probs: FloatArray) -> FloatArray:
 def feldman2018_accuracy(mean_log_probs: FloatArray, labels: Labels, batch_size: int = BATCH_SIZE) -> float:
     """Mean over batches of the batch's accuracy, by the argmax of mean log-probabilities [N, K].
 
-    The last batch has 16 of the 10,000 test images and weighs as much as a batch of 128. So the result is not exactly
-    the share of correct images.
+    The last batch has only 16 of the 10,000 test images, but weighs as much as a batch of 128. So the result is not
+    exactly the share of correct images.
     """
     hits = row_hits(mean_log_probs, labels).astype(np.float64)
     return float(np.mean([batch.mean() for batch in _batches(hits, batch_size)]))
 
 
 def feldman2018_mlp_test_loss(mean_log_probs: FloatArray, labels: Labels, batch_size: int = BATCH_SIZE) -> float:
-    """Mean over batches of the batch's mean cross-entropy, nats (the deterministic network)."""
+    """Mean over batches of the batch's mean cross-entropy, nats, for the deterministic network."""
     losses = row_nll(mean_log_probs, labels)
     return float(np.mean([batch.mean() for batch in _batches(losses, batch_size)]))
 
@@ -54,9 +55,9 @@ def feldman2018_test_loss(
 ) -> float:
     """Mean over batches of the summed cross-entropy of mean log-probabilities [N, K] + KL / (n_train / batch_size).
 
-    The KL term of a batch is the mean of log q(w) - log p(w) over the networks drawn for it, in nats;
-    `log_density_ratio` has one for each batch. With 60,000 training images it is divided by 468.75, although an epoch
-    has 469 batches. The short last batch gets the same KL term as the others.
+    The KL of a batch is the mean of log q(w) - log p(w) over the networks drawn for it, in nats; `log_density_ratio`
+    has this number for each batch. With 60,000 training images it is divided by 468.75, although an epoch has 469
+    batches. The short last batch gets the same KL term as the others.
     """
     sums = np.array([batch.sum() for batch in _batches(row_nll(mean_log_probs, labels), batch_size)])
     return float(np.mean(log_density_ratio / (n_train / batch_size) + sums))
@@ -83,8 +84,8 @@ class PrintedShare:
 def chopra2018_forced_accuracy(mean_log_probs: FloatArray, labels: Labels) -> PrintedShare:
     """Accuracy by the argmax of the mean of raw logits over 10 networks.
 
-    In a draw, logits and log-probabilities differ by one number for all classes. So the argmax of mean
-    log-probabilities [N, K] is the same. Networks with large logits outweigh the others.
+    In a draw, all logits of a row differ from the log-probabilities by the same number. So the argmax of the mean
+    log-probabilities [N, K] is the same. Networks with large logits have more influence than the others.
     """
     hits = row_hits(mean_log_probs, labels)
     return PrintedShare(int(hits.sum()), len(hits))
@@ -92,7 +93,7 @@ def chopra2018_forced_accuracy(mean_log_probs: FloatArray, labels: Labels) -> Pr
 
 @dataclass(frozen=True)
 class Chopra2018Outcomes:
-    """Numbers of images that the median rule answered correctly, answered wrongly and refused."""
+    """How many images the median rule answered correctly, answered wrongly and refused."""
 
     correct: int
     incorrect: int

@@ -1,4 +1,4 @@
-"""Refusing to answer: the quantile rule of chopra2018, and risk against coverage."""
+"""Rules that refuse to answer: the quantile rules of chopra2018, and the curve of risk against coverage."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class RefusalRule:
-    """Answer if, for some class, the `quantile` over draws of its probability is above `threshold`; else refuse.
+    """Take a quantile over draws of each class's probability. Answer if one is above `threshold`, else refuse.
 
     The answer is the class with the largest quantile. If every draw is one-hot, the median rule with a threshold below
-    1/2 answers a class that has half of the votes.
+    1/2 answers with a class that has at least half of the votes.
     """
 
     quantile: float  # of the probabilities of S draws, one of `draws.QUANTILES`
@@ -46,7 +46,7 @@ STRICT_RULE = RefusalRule(0.1, 0.5)  # chopra2018's proposal for fewer mistakes:
 
 @dataclass(frozen=True)
 class RiskCoverage:
-    """Risk when only the most confident rows are answered."""
+    """The risk if only the most confident rows are answered."""
 
     coverage: FloatArray  # [N], share of answered rows: 1/N, 2/N, ..., 1
     risk: FloatArray  # [N], share of wrong answers among them
@@ -65,8 +65,8 @@ class RiskCoverage:
 def risk_coverage(probs: FloatArray, labels: Labels) -> RiskCoverage:
     """Answer rows of probabilities [N, K] in the order of falling confidence (the largest probability).
 
-    Rows of equal confidence have no order, so each of them counts with their mean error. The curve is linear in the
-    errors, so that this gives the expected curve over all orders of these rows.
+    Rows of equal confidence have no order, so each gets the mean error of these rows. Because the curve is linear in
+    the errors, this is the mean of the curves over all orders of these rows.
     """
     truth = as_labels(labels, *probs.shape)
     errors = probs.argmax(axis=1) != truth

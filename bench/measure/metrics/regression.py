@@ -21,8 +21,8 @@ def rmse(prediction: Gaussian, y: FloatArray) -> float:
 def band(prediction: Gaussian) -> tuple[FloatArray, FloatArray]:
     """Return the 2.5 and 97.5 percentiles over draws of the function, each [B, D], target units.
 
-    feldman2018 draws this band. It is a band of the *function*, without observation noise: it does not say where 95 %
-    of the targets lie.
+    feldman2018 draws this band. It is a band of the *function*, without observation noise, so it does not show where
+    95 % of the targets lie.
     """
     lower, upper = np.percentile(as_float(prediction.mean), BAND_PERCENTILES, axis=0)
     return lower, upper
@@ -31,7 +31,7 @@ def band(prediction: Gaussian) -> tuple[FloatArray, FloatArray]:
 def gaussian_nll(prediction: Gaussian, y: FloatArray) -> float:
     """Return the negative log-density of targets [B, D] under the mixture of the draws' Gaussians, nats per row.
 
-    Independent over D: -log mean_s prod_d N(y_d | mean_sd, variance_sd). Every variance is positive.
+    It is -log mean_s prod_d N(y_d | mean_sd, variance_sd); every variance must be positive.
     """
     mean, variance = as_float(prediction.mean), as_float(prediction.variance)
     log_density = -0.5 * ((y - mean) ** 2 / variance + np.log(2 * math.pi * variance)).sum(axis=2)

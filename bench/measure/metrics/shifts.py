@@ -10,7 +10,7 @@ from bench.core.metric_table import SHARE_SURE
 
 ROTATED, TRANSLATED = "rotated", "translated"
 STEPS: Mapping[str, tuple[int, ...]] = {ROTATED: tuple(range(0, 181, 15)), TRANSLATED: tuple(range(0, 15, 2))}
-"""Degrees to the left, and pixels; as Ovadia et al. 2019, "Can You Trust Your Model's Uncertainty?", moved digits."""
+"""Degrees to the left, and pixels; as in Ovadia et al. 2019, "Can You Trust Your Model's Uncertainty?"."""
 MOST_ROWS = 1_000  # every tenth of the 10,000 test images: the first half of them is easier than the second
 MEASURED = ("accuracy", "nll", "ece", SHARE_SURE)  # at every step
 
@@ -27,13 +27,13 @@ def area_key(kind: str, name: str) -> str:
 
 
 def area(steps: Sequence[float], values: Sequence[float]) -> float:
-    """Return the area under the straight lines between points, divided by its width: the mean value over the steps."""
+    """Return the area under the straight lines between the points, divided by its width; it is a mean value."""
     x, y = np.array(steps, dtype=np.float64), np.array(values, dtype=np.float64)
     return float(np.diff(x) @ (y[1:] + y[:-1]) / 2 / (x[-1] - x[0]))
 
 
 def areas(metrics: Mapping[str, float | None]) -> Iterator[tuple[str, float]]:
-    """Yield every area by its key, as the metrics at the steps make it; those of curves with a gap are left out."""
+    """Yield the key and value of every area, from the metrics at the steps. A curve with a missing step has none."""
     for kind, steps in STEPS.items():
         for name in MEASURED:
             values = [metrics.get(step_key(kind, step, name)) for step in steps]

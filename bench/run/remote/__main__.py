@@ -1,6 +1,6 @@
-"""`python -m bench.run.remote [OWNER]`: read one job from standard input, do it, and write events as lines of JSON.
+"""`python -m bench.run.remote OWNER`: read one job from standard input, do it, and write events as lines of JSON.
 
-It ends when the process with the number OWNER ends (default: its parent). `bench.run.supervisor` starts it.
+`bench.run.supervisor` starts this process. It ends when its parent or the process with the number OWNER ends.
 """
 
 from __future__ import annotations
@@ -17,11 +17,10 @@ from bench.run.orphans import end_with
 
 
 def main() -> None:
-    """Say where the job runs, before slow imports, and do it."""
+    """Tell where the job runs, before the slow imports, and do the job."""
     lines = os.dup(output.STDOUT)
     output.keep(output.STDERR)  # the output of frameworks must not mix with the events
-    owner = int(sys.argv[1]) if len(sys.argv) > 1 else os.getppid()
-    end_with(owner, os.getppid())
+    end_with(int(sys.argv[1]), os.getppid())
     job = sys.stdin.buffer.readline()
     gpu = os.environ.get("CUDA_VISIBLE_DEVICES", "")
     os.write(lines, encode(Placed(socket.gethostname(), os.getpid(), os.getppid(), gpu)) + b"\n")

@@ -29,9 +29,9 @@ try:
 except ImportError as error:
     raise ConfigError("this executor needs Dask distributed: pip install 'bnn-uncertainty-bench[dask]'") from error
 
-DEATHS = 3  # deaths of workers after which a task is given up, on a cluster that a run starts
+DEATHS = 3  # a task that ended so many workers is given up, on a cluster that a run starts
 CONNECT_S = 15
-EVENT_EVERY_S = 0.5  # of shorter epochs, only some are reported
+EVENT_EVERY_S = 0.5  # least time between two reported epochs; epochs in between are not reported
 AT_WORK = ("executing", "long-running")
 RESOURCE = "GPU"
 TLS = "tls://"
@@ -39,10 +39,10 @@ LOGGERS = ("distributed", "distributed.client", "tornado.application", "asyncio"
 
 
 class _Connecting(Client):  # type: ignore[misc]  # untyped
-    """A client that may fail to connect. Once it is connected, the pool closes it."""
+    """A client that may fail to connect. If it connects, the pool closes it."""
 
     def __del__(self) -> None:
-        """Do nothing: without a connection, Dask's own method waits half a minute and prints a traceback."""
+        """Do nothing: if the connection failed, Dask's own method waits half a minute and prints a traceback."""
 
 
 class DaskPool:
@@ -62,8 +62,8 @@ class DaskPool:
             client: closed with the pool.
             gpu: give fits only to workers that offer the resource GPU, one fit for each unit.
             workers: fits at a time; None for as many as the workers have threads (or GPUs).
-            ask_for: called now and then with the largest number of fits at a time so far, so that a cluster can grow.
-            on_close: called last.
+            ask_for: asks a queue for workers; called now and then with the largest number of fits at a time so far.
+            on_close: called at the end of `close`.
         """
         self.client, self._gpu, self._workers = client, gpu, workers
         self._ask_for, self._on_close = ask_for, on_close
@@ -80,7 +80,7 @@ class DaskPool:
             inbox.put(decode(line))
 
     def width(self) -> int:
-        """See `Room.width`; raises BenchError if the scheduler is gone or gets no workers."""
+        """See `ParallelExecutor.width`; raises BenchError if the scheduler is silent or the queue takes no job."""
         self._most = max(self._most, len(self._inboxes))
         if self._ask_for is not None:
             self._ask_for(self._most)
@@ -88,7 +88,7 @@ class DaskPool:
             return self._workers
         try:
             workers = self.client.scheduler_info()["workers"].values()
-        except (OSError, KeyError) as error:  # a client that has given up lists no workers
+        except (OSError, KeyError) as error:  # KeyError: the client has given up, and its answer has no workers
             raise self._gone() from error
         slots = (worker["resources"].get(RESOURCE, 0) if self._gpu else worker["nthreads"] for worker in workers)
         return max(1, int(sum(slots)))
@@ -140,7 +140,7 @@ class DaskPool:
         return BenchError("the Dask scheduler does not answer any more; the same command goes on where it stopped")
 
     def close(self) -> None:
-        """See `Pool.close`."""
+        """See `ParallelExecutor.close`."""
         if self._closed:
             return
         self._closed = True
@@ -180,7 +180,7 @@ def _why_no_answer(address: str, error: Exception) -> str:
         )
     why = type(error).__name__
     cause: BaseException | None = error
-    while cause is not None:  # the first cause says most; a cancelled connection has no text
+    while cause is not None:  # the first cause explains most, unless it has no text, like a cancelled connection
         why = (str(cause).splitlines() or [why])[0]
         cause = cause.__cause__
     hint = "its certificates" if address.startswith(TLS) else "that it runs (dask scheduler)"
@@ -188,7 +188,7 @@ def _why_no_answer(address: str, error: Exception) -> str:
 
 
 def start_local(workers: int, devices: Sequence[str] = ()) -> DaskPool:
-    """Start a scheduler and worker processes on this machine, reachable from nowhere else.
+    """Start a scheduler and worker processes that only this machine can reach.
 
     Args:
         workers: how many, unless devices are given.
@@ -200,7 +200,7 @@ def start_local(workers: int, devices: Sequence[str] = ()) -> DaskPool:
     one_each = [{"env": {"CUDA_VISIBLE_DEVICES": name}, "resources": {RESOURCE: 1}} for name in devices]
     options = [{**common, **own} for own in one_each or [{}] * workers]
     cluster = SpecCluster(
-        # Dask always serves its web pages. Any free port will do, so that two clusters on a machine do not collide.
+        # Dask always serves its web pages. On any free port, so that two clusters on one machine do not collide.
         scheduler={"cls": Scheduler, "options": {**shared, "port": 0, "dashboard_address": "127.0.0.1:0"}},
         workers={place: {"cls": Nanny, "options": own} for place, own in enumerate(options)},
         silence_logs=logging.CRITICAL,
@@ -216,13 +216,13 @@ def configure() -> None:
     dask.config.set(
         {
             "distributed.scheduler.allowed-failures": DEATHS - 1,
-            "distributed.admin.large-graph-warning-threshold": "1 GiB",  # a fit's own posterior may travel with it
+            "distributed.admin.large-graph-warning-threshold": "1 GiB",  # a task may contain a stored posterior
         }
     )
 
 
 def _on_worker(task: FitTask, topic: str) -> FitAnswer:
-    """Do a task in a worker's thread; end the child process when the task's future was released."""
+    """Do a task in a thread of a worker. End the child process if the run has released the task."""
     worker = get_worker()
     key = worker.get_current_task()
     last = 0.0

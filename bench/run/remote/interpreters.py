@@ -15,7 +15,7 @@ from bench.run.events import Planned
 from bench.run.jobs import plan_job
 from bench.run.supervisor import supervise
 
-VARIABLE = "BNN_BENCH_INTERPRETERS"  # NAME=PATH, several with the separator of PATH between them
+VARIABLE = "BNN_BENCH_INTERPRETERS"  # NAME=PATH; a colon (os.pathsep) between several
 PLAN_S = 120.0
 
 
@@ -33,16 +33,15 @@ def interpreters(given: Iterable[str]) -> dict[str, str]:
         program = shutil.which(os.path.expanduser(path))
         if program is None:
             raise ConfigError(f"interpreter '{path}' of {name} is not a program; give the path of a Python")
-        found[manifest(name).name] = os.path.abspath(
-            program
-        )  # do not resolve links: they lead to the virtual environment
+        # abspath, not resolve: a virtual environment's Python is a link, and the path of the link names the environment
+        found[manifest(name).name] = os.path.abspath(program)
     return found
 
 
 def with_their_cells(chosen: Sequence[Cell], selection: Selection, own: Mapping[str, str]) -> list[Cell]:
-    """Return the cells; an approach's own interpreter plans the approach's cells.
+    """Return the chosen cells; those of an approach with its own interpreter are planned by that interpreter.
 
-    Only that interpreter knows whether the framework is installed, and the approach's fields, which the key contains.
+    Only that interpreter knows whether the framework is installed, and the fields of the approach, which enter the key.
     """
     found: list[Cell] = []
     for name, members in groupby(chosen, lambda cell: cell.approach):

@@ -1,7 +1,7 @@
 """Workers as jobs of Slurm, PBS, SGE, LSF or HTCondor. dask-jobqueue submits the jobs; they end with the run.
 
-Dask's configuration (jobqueue.yaml) says where jobs run and what they may use. A command can override some options. One
-job does one fit at a time.
+Dask's configuration (jobqueue.yaml) says where jobs run and what they may use. The option --job overrides a part of it.
+A job does one fit at a time.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ except ImportError as error:
 OPTIONS = ("account", "disk", "interface", "log_directory", "memory", "project", "queue", "walltime")
 WIDTH = 64  # default number of jobs at a time
 MEMORY = "4GiB"  # of a job, if Dask's configuration says nothing
-GPU_DIRECTIVES = {"slurm": ["--gpus-per-node=1"]}  # of the other queues, they differ from site to site
+GPU_DIRECTIVES = {"slurm": ["--gpus-per-node=1"]}  # for other queues they differ from site to site
 
 
 def start_queue(name: str, gpu: bool, threads: int, workers: int | None, options: Iterable[str]) -> DaskPool:
@@ -37,10 +37,10 @@ def start_queue(name: str, gpu: bool, threads: int, workers: int | None, options
 
     Args:
         name: one of `QUEUES`.
-        gpu: whether each job has its own GPU.
+        gpu: each job has its own GPU.
         threads: cores of a job.
         workers: jobs at a time.
-        options: of the jobs, NAME=VALUE; they override Dask's configuration.
+        options: options of the jobs as NAME=VALUE; they override Dask's configuration.
 
     Raises:
         ConfigError: this machine does not have the queue, or the queue does not take the options.
@@ -80,7 +80,7 @@ def start_queue(name: str, gpu: bool, threads: int, workers: int | None, options
     def ask_for(tasks: int) -> None:
         if failures:
             raise BenchError(failures[0])
-        cluster.scale(jobs=max(1, min(tasks, workers or WIDTH)))  # also replaces jobs that have ended
+        cluster.scale(jobs=max(1, min(tasks, workers or WIDTH)))  # this also replaces jobs that have ended
 
     client = Client(cluster, timeout=CONNECT_S, set_as_default=False)
     return DaskPool(client, gpu, workers or WIDTH, ask_for, cluster.close)
@@ -108,7 +108,7 @@ def _given(name: str, job_class: type[Job], options: Iterable[str]) -> dict[str,
 
 
 def _noting(job_class: type[Job], program: str, failures: list[str]) -> type[Job]:
-    """Return a class of jobs that notes why a job could not be submitted; Dask only logs it."""
+    """Return a class of jobs that adds to `failures` why a job could not be submitted; Dask only logs it."""
 
     class NotingJob(job_class):  # type: ignore[misc]  # untyped
         async def _submit_job(self, script: str) -> str:

@@ -16,7 +16,7 @@ _SCHEMES = {"dask": "tcp", "tls": "tls"}  # Dask's own names
 
 
 def is_pool(name: str) -> bool:
-    """Return whether a name is that of a pool; true for every name that is not in EXECUTORS."""
+    """Return whether the name of an executor means a pool: every name does that is not in EXECUTORS."""
     return name not in EXECUTORS
 
 
@@ -31,10 +31,10 @@ def open_executor(
 
     Args:
         name: one of NAMES.
-        device: of the cells. If it is not cpu, each fit of a pool has its own GPU.
-        threads: of a fit.
-        workers: fits at a time. None: one child process, or as many as a pool has room for.
-        job_options: of a queue's jobs, NAME=VALUE.
+        device: device of the cells. If it is not cpu, each fit of a pool has its own GPU.
+        threads: threads of a fit.
+        workers: fits at a time. None: one child process, or as many as a pool has workers for.
+        job_options: options of a queue's jobs as NAME=VALUE.
 
     Raises:
         ConfigError: the name is unknown, a package is not installed, or the cluster cannot be reached.
@@ -76,7 +76,7 @@ def _open_here(name: str, device: str, workers: int | None) -> str | Processes:
 def threads_of_a_fit(name: str, threads: int | None, workers: int | None) -> int | None:
     """Return the threads of a fit: `threads` if given, else an equal share of PyTorch's threads; None for all."""
     if threads is None and name == "process" and (workers or 1) > 1:
-        import torch  # here: it takes seconds, and most calls do not need it
+        import torch  # not at the top: it takes seconds, and most calls do not need it
 
         return max(1, torch.get_num_threads() // (workers or 1))
     return threads
@@ -89,11 +89,11 @@ def cores() -> int:
 
 def gpus() -> tuple[str, ...]:
     """Return the identifiers of this machine's GPUs, for CUDA_VISIBLE_DEVICES; raises ConfigError if there is none."""
-    import torch  # here: it takes seconds, and runs on the CPU do not need it
+    import torch  # not at the top: it takes seconds, and runs on the CPU do not need it
 
     given = os.environ.get("CUDA_VISIBLE_DEVICES")
     names = given.split(",") if given is not None else map(str, range(torch.cuda.device_count()))
     found = tuple(name.strip() for name in names if name.strip())
     if not found:
-        raise ConfigError("no CUDA device is here; use --executor dask://HOST:PORT with workers that have one")
+        raise ConfigError("this machine has no CUDA device; use --executor dask://HOST:PORT with workers that have one")
     return found

@@ -1,4 +1,4 @@
-"""Move a fit's files between the caller's store and a worker: only expected names, and only with a fitting hash."""
+"""Move a fit's files between the caller's store and a worker: only files with expected names and correct hashes."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ _log = logging.getLogger("bench")
 
 
 def outgoing(store: Store, cells: Sequence[Cell]) -> dict[str, bytes]:
-    """Return the stored posteriors and the checkpoint of the cells' fit, by path below the store's root.
+    """Return the stored posteriors and the checkpoint of the cells' fit: {path below the store's root: content}.
 
-    A file that cannot be trusted is set aside here, because a worker's folder is deleted after the fit.
+    A file that cannot be trusted is set aside here, not on the worker: a worker's folder is deleted after the fit.
     """
     by_seed = {str(cell.seed): cell.fit_key for cell in cells}
     checks = [partial(is_posterior_of, fit_key=key) for key in fit_keys(cells)]
@@ -40,8 +40,7 @@ def outgoing(store: Store, cells: Sequence[Cell]) -> dict[str, bytes]:
 def deliver(store: Store, cells: Sequence[Cell], files: Mapping[str, bytes]) -> dict[str, Record]:
     """Write the files of a worker to the store, and return the records by the cells' keys.
 
-    Files with names of other cells are ignored. A file whose hash does not fit counts as absent. No file is written in
-    part.
+    Files with unexpected names are ignored. A file with a wrong hash counts as absent. No file is written in part.
 
     Raises:
         StoreError: a record cannot be written.
@@ -67,7 +66,7 @@ def deliver(store: Store, cells: Sequence[Cell], files: Mapping[str, bytes]) -> 
 
 
 def _keep(store: Store, path: Path, found: tuple[Mapping[str, torch.Tensor], Info]) -> None:
-    """Write a posterior or a checkpoint; without room for it, the records still count."""
+    """Write a posterior or a checkpoint. If the disk is full, only warn, because the records count without it."""
     try:
         store.write_tensors(path, *found)
     except StoreError as error:

@@ -1,4 +1,4 @@
-"""Do one fit on a pool of workers, with the same events as in a process of this machine."""
+"""Do one fit on a pool of workers, with the same events as a child process of this machine would send."""
 
 from __future__ import annotations
 
@@ -28,18 +28,23 @@ QUEUES = {
 """The queues that can run jobs, and their classes in dask-jobqueue."""
 
 AnsweringEvents: TypeAlias = Generator[Event, None, FitAnswer]
-Do: TypeAlias = Callable[[FitTask], AnsweringEvents]
-"""Lets a worker call `do_task`; yields events and ticks, and returns the answer."""
+"""Yields the events of a task, and returns its answer."""
 
 
-def run_on(do: Do, cells: Sequence[Cell], options: Options, python: str, time_limit_s: float | None) -> Iterator[Event]:
+def run_on(
+    do: Callable[[FitTask], AnsweringEvents],
+    cells: Sequence[Cell],
+    options: Options,
+    python: str,
+    time_limit_s: float | None,
+) -> Iterator[Event]:
     """Fit and measure cells of one fit on a worker; yield events as `bench.run.executors.run_group` does.
 
-    The event of a record comes once the record is in the caller's store.
+    The event of a record is sent when the record is in the caller's store. `do` lets a worker call `do_task`.
     """
     store = Store(Path(options.root))
-    there = [replace(cell, device=cell.device.split(":")[0]) for cell in cells]  # a worker sees one GPU
-    job = work_job(there, replace(options, threads=options.threads or THREADS))
+    on_worker = [replace(cell, device=cell.device.split(":")[0]) for cell in cells]  # a worker sees only one GPU
+    job = work_job(on_worker, replace(options, threads=options.threads or THREADS))
     answer = yield from _while_it_works(do(FitTask(job, outgoing(store, cells), python, time_limit_s)))
     records = deliver(store, cells, answer.files)
     for cell in cells:
@@ -52,7 +57,7 @@ def run_on(do: Do, cells: Sequence[Cell], options: Options, python: str, time_li
 
 
 def _while_it_works(events: AnsweringEvents) -> AnsweringEvents:
-    """Pass events on, except those of records, and add an event when another worker restarts the fit."""
+    """Yield the events of a task, except those of records. Add an event if another worker restarts the fit."""
     places = 0
     while True:
         try:

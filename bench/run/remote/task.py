@@ -1,6 +1,6 @@
-"""Do one fit on a worker of a cluster: unpack files, start a child process, pack its files.
+"""Do one fit on a worker of a cluster: unpack the caller's files, start a child process, and pack its files.
 
-This module imports no framework. So a worker stays small, and a crash of a framework ends the child, not the worker.
+This module imports no framework. So a worker needs little memory, and a crash of a framework ends only the child.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ class FitTask(msgspec.Struct, frozen=True):
     """The input of `do_task`."""
 
     job: WorkJob
-    files: dict[str, bytes]  # posteriors and checkpoint in the caller's store, by path below its root
+    files: dict[str, bytes]  # posteriors and checkpoint of the caller's store, by path below its root
     python: str = ""  # another interpreter on the worker; "": the worker's own
-    limit_s: float | None = None  # most seconds for the child
+    limit_s: float | None = None  # most seconds of the child
 
 
 class FitAnswer(msgspec.Struct, frozen=True):
-    """The result of a task, also if some of its cells failed."""
+    """The result of a task, even if some of its cells failed."""
 
     files: dict[str, bytes]  # new files, by path below a store's root
     failure: str = ""  # why some cells have no record
-    out_of_time: bool = False  # whether the time limit is the reason
-    printed: str = ""  # the end of what the child printed, if it failed
+    out_of_time: bool = False  # the time limit is the reason
+    printed: str = ""  # the end of the child's output, if it failed
 
 
 def do_task(
@@ -49,8 +49,8 @@ def do_task(
     Args:
         task: what to do.
         send: takes the child's events.
-        scratch: the parent of the folder; None for the system's default.
-        wanted: called now and then; if it returns False, the child is ended.
+        scratch: where to make the folder; None for the system's default.
+        wanted: called at each event; if it returns False, the child is ended.
     """
     failure, out_of_time, printed = "", False, ""
     with tempfile.TemporaryDirectory(prefix="bnn-bench-", dir=scratch) as root:
@@ -61,7 +61,7 @@ def do_task(
             with contextlib.closing(supervise(job, task.python or sys.executable, task.limit_s)) as events:
                 for event in events:
                     if not wanted():
-                        raise FitCrashed("nobody waits for it any more")
+                        raise FitCrashed("the run does not wait for it any more")
                     send(event)
         except BenchError as error:
             failure, out_of_time = str(error), isinstance(error, OutOfTime)
@@ -70,7 +70,7 @@ def do_task(
 
 
 def _pack(root: Path, known: Mapping[str, bytes]) -> dict[str, bytes]:
-    """Return the files that the caller does not have; skip half-written files, whose names start with a dot."""
+    """Return the files that the caller does not have, without half-written ones, whose names start with a dot."""
     found = {}
     for folder in FOLDERS:
         for path in sorted((root / folder).rglob("*")):
