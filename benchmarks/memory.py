@@ -31,7 +31,8 @@ from tests.stress.processes import peak_mib, resident_mib
 COLUMNS = ("approach", "noise", "before, MiB", "above, MiB")
 CAPTION = (
     "{draws:,} draws of {images:,} test images; a network without noise has one draw. Before: memory of the process "
-    "with frameworks, data and model, after one draw of one image. Above: the peak memory of the process minus column before."
+    "with frameworks, data and model, after one draw of one image. Above: the peak memory of the process "
+    "minus column before."
 )
 
 

@@ -38,7 +38,10 @@ _TEMPLATES = {
     # why a metric is missing
     "one-draw": "one draw: nothing varies",
     "row-noise": "noise is drawn for each row: a draw is not one network",
-    "shared-noise": "one noise vector serves all rows: a draw is right for each row alone, but it is not one network for the whole data set",
+    "shared-noise": (
+        "one noise vector serves all rows: a draw is right for each row alone, but it is not one network for the whole "
+        "data set"
+    ),
     "rows-refused": "every row is refused",
     "images-refused": "the rule refused every image",
     "label-impossible": "infinite: a label has probability exactly 0",

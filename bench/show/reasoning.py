@@ -119,7 +119,10 @@ def _one_of_ours(verdict: Verdict, evidence: Evidence) -> list[str]:
         text = f"t({k - 1}) of D / (s sqrt(1 + 1/{k}))"
     else:
         text = f"Welch's test against the mean of {evidence.report.n:g} runs"
-    below = f"{evidence.percentile:.0f} % of our {k} runs lie below the report; a run that is printed as the report counts as half a run"
+    below = (
+        f"{evidence.percentile:.0f} % of our {k} runs lie below the report; a run that is printed as the report counts "
+        "as half a run"
+    )
     lines = [
         _step("distance", f"D = {d:.4g} from our mean to the nearest number that is printed alike"),
         _step("one of ours?", f"p = {p_text(evidence.p)}, two-sided, by {text}"),

@@ -112,7 +112,10 @@ class Evidence:
 
     @property
     def percentile(self) -> float:
-        """Return the percentage of our runs below the reported number; a run that is printed as the report counts as half a run."""
+        """Return the percentage of our runs below the reported number.
+
+        A run that is printed as the report counts as half a run.
+        """
         below = sum(1.0 if value < self.low else 0.5 if value <= self.high else 0.0 for value in self.values)
         return 100 * below / self.n
 

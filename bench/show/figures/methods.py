@@ -32,8 +32,8 @@ def _costs(material: Material, found: Sequence[Row]) -> Figure:
     counts = sorted({len(row.numbers[RANKED]) for row in found})
     caption = (
         "Negative log-likelihood on the test set, mean and 95 % interval of the mean; down and left is better. All on "
-        "the network 784-400-400-10. Filled and joined: no other method is both cheaper and better by its mean, between "
-        "neighbours this can be chance (column place of table methods says where). Costs are multiplications, as in it. "
+        "the network 784-400-400-10. Filled and joined: no other method is both cheaper and better by its mean. "
+        "Between neighbours this can be chance; column place of table methods says where. Costs are multiplications. "
         f"Seeds: {' or '.join(map(str, counts))}. {material.conditions([r for row in found for r in row.records])}"
     )
     return Figure(NAME, TITLE, caption, FIELD, partial(_draw, found))

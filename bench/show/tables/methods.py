@@ -197,8 +197,8 @@ def _table(
         "ECE: expected calibration error. Refused: percent of the images that the method must leave unanswered to have "
         f"at most {100 * RISK:g} % wrong answers; a seed's number moves in steps of one percent. "
         f"{OF_DIGITS if is_of_digits else OF_CLOTHES} Training, answer: multiplications in matrix products; 1 is one "
-        "training, or one image's pass, of the plain network (mlp corrected). Work that is done once for all images, such "
-        "as drawing weights, is not counted. MB: size of a fitted posterior."
+        "training, or one image's pass, of the plain network (mlp corrected). Work that is done once for all images, "
+        "such as drawing weights, is not counted. MB: size of a fitted posterior."
     )
     return Table(
         "methods" if is_of_digits else ON_CLOTHES,

@@ -28,7 +28,8 @@ RULE = (
 CURVE_RULE = (
     "A curve over epochs is one claim. Take the report and our seeds together: in each epoch, standardise every run by "
     "their mean and standard deviation; a run's statistic is its mean over the epochs. The t rule compares the "
-    "report's statistic with our seeds'. h: half-width of the 95 % interval for one more run; M: margin; both in units of the statistic."
+    "report's statistic with our seeds'. h: half-width of the 95 % interval for one more run; M: "
+    "margin; both in units of the statistic."
 )
 JOINT = (
     "Joint p: could one run of ours have given all end results of the document? Fisher's statistic, calibrated by "
