@@ -37,12 +37,17 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def _table(arguments: argparse.Namespace) -> int:
     if arguments.list:
+        for option in ("name", "write", "readme"):
+            if getattr(arguments, option):
+                raise ConfigError(f"--list does not go with {arguments.name or f'--{option}'}; leave one of them out")
         print(shown(Listing("Tables", [question for kind in TABLES for question in kind.questions().items()])))
         return 0
     if arguments.only and (arguments.name is None or arguments.write or arguments.readme):
         raise ConfigError("--only mine is for one table that is printed; give its name")
     if arguments.only and arguments.results.resolve() == RESULTS.resolve():
         raise ConfigError(f"{arguments.results} has the shipped records, none of yours; give --results")
+    if arguments.name and arguments.readme:
+        raise ConfigError(f"--readme prints no table; leave out {arguments.name} or --readme")
     if arguments.check and arguments.readme is None:
         raise ConfigError("--check is for the generated blocks of a document; name the document with --readme")
     if arguments.format != "text" and arguments.name is None:

@@ -134,8 +134,8 @@ NOT_PRUNED = changes("fresh", "mlp/corrected__*seed1000__*", arrays={"pruning": 
         ),
         (a_record_has_no_hash_of_its_scores, INCOMPLETE, WITHOUT_LABELS, ""),
         (scores_have_no_rows, INCOMPLETE, WITHOUT_LABELS, ""),
-        (names_data(), INCOMPLETE, {"data": "missing"}, f"first {TOY_CELL}, seed 1001"),
-        (names_data("mnist/train-images"), INCOMPLETE, {"data": "missing"}, f"first {TOY_CELL}, seed 1001"),
+        (names_data(), INCOMPLETE, {"data": "missing"}, f"the first is {TOY_CELL}, seed 1001"),
+        (names_data("mnist/train-images"), INCOMPLETE, {"data": "missing"}, f"the first is {TOY_CELL}, seed 1001"),
     ],
 )
 def test_a_fault_has_its_check_and_no_other(tmp_path, fault, code, bad, words, capsys):

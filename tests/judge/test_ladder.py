@@ -172,7 +172,7 @@ def test_seeds_without_a_common_one_are_not_paired_and_a_recipe_that_was_not_run
     none = numbers_of([*cell("mlp", "published", {0: 0.5}), diverged("published")])
     apart, alone = (effect_of(numbers, "mlp", "lr-decay", kind=CUMULATIVE) for numbers in (other, none))
     assert (apart.paired, alone.paired) == (None, None)
-    assert "no seed has both" in apart.gaps[0].reason
+    assert "the two sides have no seed in common" in apart.gaps[0].reason
     assert [gap.code for gap in alone.gaps] == ["not run", "diverged"]
 
 

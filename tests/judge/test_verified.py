@@ -45,7 +45,7 @@ def test_a_true_entry_is_not_refused_and_says_what_nobody_can_see(entry, capsys)
     *untold, unseen = (remark.detail for remark in remarks)
     assert unseen == UNSEEN
     assert len(untold) == 2
-    assert all(why.startswith("its scores give no bound") and "mean_network/nll" in why for why in untold)
+    assert all(why.startswith("its scores do not bound") and "mean_network/nll" in why for why in untold)
     assert main(["compare", str(store.root), "--verify"]) == 0
     assert "2 records: nothing that could be checked contradicts itself" in capsys.readouterr().out
 

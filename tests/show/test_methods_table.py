@@ -80,7 +80,7 @@ def test_the_table_of_clothes_is_printed_and_written_with_the_others(tmp_path, c
     assert (tmp_path / "tables" / "methods_fashion.csv").read_text().startswith("method,")
     assert not (tmp_path / "tables" / "methods.csv").exists()
     assert main(["table", "--write", "--task", "fashion", *place]) == USAGE
-    assert "--write writes it with the others" in capsys.readouterr().err
+    assert "--write also writes this table" in capsys.readouterr().err
 
 
 def test_only_mine_shows_the_users_methods(tmp_path, capsys):

@@ -33,8 +33,8 @@ CAPTION = (
     "recipe with that change. Two columns of our seeds, by the same protocol: as published, and as the "
     "alternative. If column protocol says common, the document measured its number by another protocol. Shared: "
     "overlap of the two t distributions for one more run; 1 if they are the same. Ratio: how many times likelier the "
-    f"reported number is under the published recipe. Far outside: more than {FAR:g} standard deviations from the alternative's mean, "
-    f"too far for a ratio from so few seeds. Few seeds: fewer than {ENOUGH}."
+    f"reported number is under the published recipe. Far outside: more than {FAR:g} standard deviations from the "
+    f"alternative's mean, too far for a ratio from so few seeds. Few seeds: fewer than {ENOUGH}."
 )
 
 
