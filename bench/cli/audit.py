@@ -52,11 +52,13 @@ def add(parser: argparse.ArgumentParser) -> None:
     add_wide(parser)
     parser.add_argument("--document", help="only this document and its approaches")
     parser.add_argument("--rule", help="only this rule")
-    parser.add_argument("--library", metavar="NAME", help="audit what the example of another library trains, or of all")
+    parser.add_argument(
+        "--library", metavar="NAME", help="audit what the example of a library trains; all: of every library"
+    )
     parser.add_argument("--write", action="store_true", help="with --library: store the result for the table")
     parser.add_argument("--rules", action="store_true", help="list the rules")
     parser.add_argument("--data-dir", type=given_path, help="folder with the data sets, looked at first")
-    parser.add_argument("--json", action="store_true", help="for machines")
+    parser.add_argument("--json", action="store_true", help="print JSON")
     parser.set_defaults(action=_audit)
 
 

@@ -28,7 +28,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     """Add the options."""
     parser.description = "Compares two results folders, paired by cell and seed: B minus A, with intervals."
     parser.epilog = (
-        "Exit codes: 0 all that both have is compared, whatever the differences; 2 a folder or option cannot be used, "
+        "Exit codes: 0 everything that both folders have was compared; 2 a folder or option cannot be used, "
         "or nothing is in common; 3 some records lack a metric that others have, have no numbers, or cannot be read."
     )
     parser.add_argument("a", type=given_path, metavar="A", help="a results folder")
@@ -48,7 +48,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     )
     add_wide(parser)
     parser.add_argument("--format", choices=("text", "md"), default="text", help="how to print it")
-    parser.add_argument("--json", action="store_true", help="for machines")
+    parser.add_argument("--json", action="store_true", help="print JSON")
     parser.set_defaults(action=_compare)
 
 
@@ -62,7 +62,7 @@ def _verify(root: Path) -> int:
     refused = [remark for remark in remarks if remark.judged == "refused"]
     for remark in remarks:
         print(shown(f"{remark.judged:<12} {remark.subject}: {remark.detail}"))
-    verdict = "refused" if refused else "nothing that could be checked contradicts itself"
+    verdict = "refused" if refused else "no contradiction was found in what could be checked"
     print(f"{counted(n_records, 'record')}: {verdict}")
     return FAILED if refused else 0
 

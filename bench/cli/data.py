@@ -23,7 +23,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     for sub, action in ((listed, _data_list), (verified, _data_verify), (fetched, _data_fetch)):
         sub.add_argument("--data-dir", type=given_path, help="folder with the data sets, looked at first")
         sub.set_defaults(action=action)
-    listed.add_argument("--json", action="store_true", help="for machines")
+    listed.add_argument("--json", action="store_true", help="print JSON")
     others = "data sets (default: all, and every other shipped file that has a list of hashes)"
     verified.add_argument("names", nargs="*", help=others)
     fetched.add_argument("names", nargs="*", help="data sets (default: all that are absent)")
@@ -38,7 +38,8 @@ def _data_list(arguments: argparse.Namespace) -> int:
     for row in rows:
         state = "present" if row["present"] else "absent (optional)" if row["optional"] else "absent"
         size = f", {row['size_bytes'] / 1e6:.1f} MB" if row["size_bytes"] else ""
-        print(shown(f"{row['name']}: {row['title']}; {row['n_images']:,} images{size}, {row['licence']}; {state}"))
+        about = f"{row['n_images']:,} images{size}; licence: {row['licence']}"
+        print(shown(f"{row['name']}: {row['title']}; {about}; {state}"))
         if not row["present"]:
             print(shown(f"    {row['how']}"))
     return 0

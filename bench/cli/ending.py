@@ -45,7 +45,7 @@ def ending(results: Sequence[Result], seconds: float, arguments: argparse.Namesp
     lines.append(Text(f"next: {_command('status', *_chosen(arguments), *records)} lists all"))
     again = {"failed", "out-of-time", "skipped"} & {result.outcome for result in bad}
     if again:
-        lines.append(Text(f"the same command tries again what is {' or '.join(sorted(again))}"))
+        lines.append(Text(f"run the same command again to retry the cells that are {' or '.join(sorted(again))}"))
     return lines
 
 
@@ -84,7 +84,7 @@ def _reasons(bad: Sequence[Result], width: int | None) -> list[Text]:
         lines.append(line)
     if len(ordered) > MOST_REASONS:
         rest = sum(len(found) for _, found in ordered[MOST_REASONS:])
-        lines.append(Text(f"{rest} more cells, for {len(ordered) - MOST_REASONS} other reasons"))
+        lines.append(Text(f"{rest} more cells ended for {len(ordered) - MOST_REASONS} other reasons"))
     return lines
 
 

@@ -56,7 +56,7 @@ def add(parser: argparse.ArgumentParser) -> None:
         "--summary", type=given_path, metavar="FILE", help="also append Markdown, for a CI's summary page"
     )
     add_wide(parser)
-    parser.add_argument("--json", action="store_true", help="for machines")
+    parser.add_argument("--json", action="store_true", help="print JSON")
     parser.add_argument("--quiet", action="store_true", help="no progress")
     parser.set_defaults(action=_gate)
 

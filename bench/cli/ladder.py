@@ -36,7 +36,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     add_training_on_request(parser)
     parser.add_argument("--seeds", type=options.seeds, metavar="N", help="with --run: a count or a list (default: 3)")
     parser.add_argument("--data-set", help=f"data set to show besides mnist, or {ALL} (default: the approach's first)")
-    parser.add_argument("--json", action="store_true", help="for machines")
+    parser.add_argument("--json", action="store_true", help="print JSON")
     parser.add_argument("--write", action="store_true", help="write ladder_APPROACH to RESULTS/tables, all data sets")
     parser.set_defaults(action=_ladder)
 

@@ -19,7 +19,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     """Add the options."""
     add_approach_path(parser)
     add_wide(parser)
-    parser.add_argument("--json", action="store_true", help="for machines")
+    parser.add_argument("--json", action="store_true", help="print JSON")
     parser.set_defaults(action=_list)
 
 

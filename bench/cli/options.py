@@ -52,7 +52,7 @@ def seeds(text: str) -> tuple[int, ...]:
 
 def add_wide(parser: argparse.ArgumentParser) -> None:
     """Add the option that prints all columns, and every row on one line, however long."""
-    text = "every column, a line a row (default: as much as fits the terminal, or 120 columns in a pipe)"
+    text = "every column, one line per row (default: as much as fits the terminal, or 120 columns in a pipe)"
     parser.add_argument("--wide", action="store_true", help=text)
 
 
@@ -167,7 +167,7 @@ def add_record_options(parser: argparse.ArgumentParser, reads: bool = True) -> N
     """Add the options that choose records; `reads`: see `add_results`."""
     add_approach_path(parser)
     add_results(parser, reads)
-    parser.add_argument("--profile", default="full", help=f"{', '.join(PROFILES)} (default: full)")
+    parser.add_argument("--profile", default="full", help=f"length of the fits: {', '.join(PROFILES)} (default: full)")
     parser.add_argument("--device", default="cpu", help="cpu, cuda or cuda:N (default: cpu)")
     parser.add_argument(
         "--precision", default="float32", help=f"of matrix products: {', '.join(PRECISIONS)} (default: float32)"

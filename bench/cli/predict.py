@@ -26,7 +26,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--approach", action="append", default=[], metavar="NAME", help="the network that answers (default: all)"
     )
-    parser.add_argument("--all", action="store_true", help="every trained approach (the default)")
+    parser.add_argument("--all", action="store_true", help="every trained approach (this is the default)")
     parser.add_argument(
         "--recipe", action="append", default=[], help="recipe of the networks, also several times (default: published)"
     )
@@ -38,7 +38,7 @@ def add(parser: argparse.ArgumentParser) -> None:
         help='rule for "I don\'t know": median (default), strict, entropy, mutual-information',
     )
     parser.add_argument("--figure", type=given_path, metavar="FILE", help="draw the answers: .png, .svg or .pdf")
-    parser.add_argument("--json", action="store_true", help="for machines")
+    parser.add_argument("--json", action="store_true", help="print JSON")
     parser.add_argument(
         "--results",
         type=given_folder,

@@ -46,7 +46,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     add_results(parser)
     parser.add_argument("--device", default="cpu", help="cpu, cuda or cuda:N (default: cpu)")
     add_wide(parser)
-    parser.add_argument("--json", action="store_true", help="for machines, without --run")
+    parser.add_argument("--json", action="store_true", help="print JSON; not with --run")
     parser.set_defaults(action=_reference)
 
 
@@ -103,4 +103,4 @@ def _how_long(left: list[RecipeToDo], at_once: int) -> str:
     unknown = len(left) - len(known)
     cells = counted(sum(len(recipe.cells) for recipe in left), "cell")
     text = f"{cells} to do, expected {duration(sum(known) / at_once)}"
-    return f"{text}, and {unknown} recipes of unknown length" if unknown else text
+    return f"{text}; no estimate for {unknown} recipes" if unknown else text

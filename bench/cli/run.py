@@ -67,7 +67,7 @@ def add_plan(parser: argparse.ArgumentParser) -> None:
     add_wide(parser)
     parser.add_argument("--threads", type=threads, help="threads of a fit, as for `run`")
     parser.add_argument("--workers", type=count, metavar="N", help="fits at a time, as for `run`")
-    parser.add_argument("--json", action="store_true", help="for machines")
+    parser.add_argument("--json", action="store_true", help="print JSON")
     parser.set_defaults(action=_plan)
 
 
@@ -75,7 +75,7 @@ def add_status(parser: argparse.ArgumentParser) -> None:
     """Add the options of `status`."""
     add_selection(parser)
     add_wide(parser)
-    parser.add_argument("--json", action="store_true", help="for machines")
+    parser.add_argument("--json", action="store_true", help="print JSON")
     parser.set_defaults(action=_status)
 
 
@@ -116,14 +116,14 @@ def _plan(arguments: argparse.Namespace) -> int:
         totals = {"expected_s": known, "cells_of_unknown_length": unknown, "busy_cores": speed.busy_cores}
         print(json.dumps({"cells": found, **totals}, indent=1))
         return 0
-    more = f", and {counted(unknown, 'cell')} of unknown length" if unknown else ""
+    more = f"; no estimate for {counted(unknown, 'cell')}" if unknown else ""
     texts = [
         (row.cell, row.state, duration(row.training), duration(row.measuring), str(row.n_seeds), row.basis)
         for row in rows
     ]
     table = Table("plan", "", "", PLANNED, texts)
     table = table if arguments.wide else table.without(("basis", "seeds together"))
-    print(shown(table, "", *_busy(speed), f"expected in all: {duration(known)}{more}"))
+    print(shown(table, "", *_busy(speed), f"expected in total: {duration(known)}{more}"))
     return 0
 
 

@@ -30,7 +30,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--list", action="store_true", help="name the tables, and the question that each answers")
     parser.add_argument("--format", choices=("text", "md", "csv", "tex"), default="text", help="how to print it")
     parser.add_argument("--write", action="store_true", help="write all tables to RESULTS/tables")
-    parser.add_argument("--readme", type=options.given_path, help="update the generated blocks of this README")
+    parser.add_argument("--readme", type=options.given_path, help="update the generated blocks of this document")
     parser.add_argument("--check", action="store_true", help="with --readme: fail if the blocks are not up to date")
     parser.set_defaults(action=_table)
 

@@ -36,7 +36,7 @@ def add_training(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--threads",
         type=threads,
-        help="threads of a fit (default: all cores, a share of them with --workers, 1 in a pool)",
+        help="threads of a fit (default: all cores, a share of them with --workers, 1 on a cluster)",
     )
     parser.add_argument(
         "--executor",
@@ -49,7 +49,8 @@ def add_training(parser: argparse.ArgumentParser) -> None:
         "--workers",
         type=count,
         metavar="N",
-        help="fits at a time: sooner done, but the times do not count (default: 1; in a pool: as many as have room)",
+        help="fits at a time: with more than one, measured times do not count (default: 1; on a cluster: as many as "
+        "have room)",
     )
     parser.add_argument(
         "--job",

@@ -44,7 +44,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--all", action="store_true", help="also curves over epochs, computed numbers and all points, by name"
     )
-    parser.add_argument("--json", action="store_true", help="for machines: every claim")
+    parser.add_argument("--json", action="store_true", help="print JSON: every claim")
     own = parser.add_argument_group("your own number", "all three of --approach, --metric and --reported")
     own.add_argument("--approach", metavar="NAME", help="the network that it is about")
     own.add_argument("--metric", metavar="NAME", help="accuracy, ...; or a whole key: mnist/test10k/accuracy")

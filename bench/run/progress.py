@@ -143,7 +143,7 @@ class Progress:
         elif isinstance(event, Waiting):
             fit.title, fit.detail = group[0].title(), "another process works on it"
         elif isinstance(event, Replaced):
-            fit.detail = f"begins anew on {event.host}"
+            fit.detail = f"starts again on {event.host}"
             self._line(Text(f"{fit.title}: its worker died; {fit.detail}"))
         elif isinstance(event, EpochEnded):
             self._epoch(group, fit, event)
@@ -211,7 +211,7 @@ class Progress:
         if now - self._last_line < PLAIN_EVERY_S:
             return
         self._last_line = now
-        left = self._time.text("in all {} left", self._fits.values())
+        left = self._time.text("{} left in total", self._fits.values())
         for fit in self._fits.values():
             if fit.detail != fit.printed:
                 fit.printed = fit.detail

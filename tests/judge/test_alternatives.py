@@ -174,7 +174,7 @@ def test_a_number_tests_nothing_where_every_alternative_would_give_much_the_same
     assert same.shared > 0.5 > apart.shared
     assert Against(FORCED, (same,)).tests_nothing
     assert in_brief([Against(FORCED, (same,))], {FORCED.id: "forced"}) == [
-        "Much the same under every alternative, so they test nothing: forced."
+        "Every alternative gives these numbers about as often, so they test nothing: forced."
     ]
     assert not Against(FORCED, (same, apart)).tests_nothing
     assert not Against(FORCED, (same, few)).tests_nothing  # three seeds are too few to say so

@@ -70,8 +70,8 @@ def test_one_seed_fails_and_two_do_not(tmp_path):
     sets = (five[:1], five[:2], five, [*five[:2], record("mlp", recipe="corrected")])
     one, two, all_five, mixed = (audited(Store(tmp_path), *records)["one-seed"] for records in sets)
     assert [finding.outcome for finding in (one, two, all_five, mixed)] == ["fails", "passes", "passes", "fails"]
-    assert two.detail == "2 seeds or more in the only cell; less than the 5 of a verdict in 1"
-    assert all_five.detail.endswith("less than the 5 of a verdict in 0")
+    assert two.detail == "2 seeds or more in the only cell; cells with fewer than the 5 that a verdict needs: 1"
+    assert all_five.detail.endswith("cells with fewer than the 5 that a verdict needs: 0")
     assert "1 of 2 cells: corrected x published" in mixed.detail
 
 

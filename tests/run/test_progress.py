@@ -78,9 +78,9 @@ def test_a_pipe_sometimes_gets_a_line_with_cell_epoch_loss_and_time_left(clock):
     assert out.getvalue().splitlines() == [
         "3 cells, 1 done already, 2 to do; expected 2 min",
         # 4 epochs of 16 s, 4 s of measuring, and 64 s of the other fit: 64 + 4 + 64 = 132 s
-        "[2/3] mlp published x common, seed 0: epoch 6/10, training 64 s more, train_loss 0.25; in all 2 min left",
+        "[2/3] mlp published x common, seed 0: epoch 6/10, training 64 s more, train_loss 0.25; 2 min left in total",
         # The seventh epoch took no time, so that none is left of this training; its 4 s of measuring are over.
-        "[2/3] mlp published x common, seed 0: epoch 7/10, training 0 s more, train_loss 0.25; in all 64 s left",
+        "[2/3] mlp published x common, seed 0: epoch 7/10, training 0 s more, train_loss 0.25; 64 s left in total",
         "[2/3] mlp published x common, seed 0: failed: no memory",
         "warning: the disk is full",
     ]
@@ -95,7 +95,7 @@ def test_a_done_cell_has_its_time_and_result_and_no_line_comes_twice(clock):
         shown.event([made], Tick())
     shown.event([made], Recorded(made.key, "done", "", result="accuracy 0.9800"))
     assert out.getvalue().splitlines()[1:] == [
-        "[1/1] mlp published x common, seed 0: starting; in all 48 s left",
+        "[1/1] mlp published x common, seed 0: starting; 48 s left in total",
         "[1/1] mlp published x common, seed 0: done in 48 s, accuracy 0.9800",
     ]
 
@@ -110,7 +110,7 @@ def test_the_estimate_learns_from_what_finished_fits_took(clock):
     # the second has begun: until its first epoch, its estimate counts: 64 + 128 s
     clock[0] += 16
     shown.event([made[1]], Started(made[1].key))
-    assert out.getvalue().splitlines()[-1].endswith("seed 1: starting; in all 3 min left")
+    assert out.getvalue().splitlines()[-1].endswith("seed 1: starting; 3 min left in total")
 
 
 def test_the_result_of_short_epochs_is_not_shown():
@@ -150,9 +150,9 @@ def test_fits_that_run_at_once_share_the_time_left_and_a_waiting_one_does_not_co
     # 3 x 60 s, less 20 s of each (also of the waiting one, on which another process works), by two at once: 60 s.
     lines = out.getvalue().splitlines()[1:]
     assert [line.split(": ")[1] for line in lines] == [
-        "starting; in all 60 s left",
-        "starting; in all 60 s left",
-        "another process works on it; in all 60 s left",
+        "starting; 60 s left in total",
+        "starting; 60 s left in total",
+        "another process works on it; 60 s left in total",
     ]
 
 
@@ -260,10 +260,10 @@ def test_the_end_groups_failures_and_names_the_command_that_lists_them():
     assert [line.plain for line in ending(results, 3, chosen, 60)] == [
         "failed: mlp published x common, seed 1 and 1 more: no memor…",
         "diverged: mlp published x common, seed 3: loss is nan",
-        "2 more cells, for 2 other reasons",
+        "2 more cells ended for 2 other reasons",
         "1 of 6 cells done, 1 of them in this call, in 3 s",
         "next: python -m bench status --all --recipe corrected --seeds 6 --profile smoke lists all",
-        "the same command tries again what is failed or skipped",
+        "run the same command again to retry the cells that are failed or skipped",
     ]
 
 

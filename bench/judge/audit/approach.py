@@ -109,7 +109,7 @@ def _kl_sign(probe: Probe) -> Seen:
     detail = f"steps of blank inputs' weights correlate {pull:+.2f} with the weights"
     measured = {"correlation": pull, "step": size}
     if abs(pull) < PULLED:
-        return Seen("not measured", f"{detail}: its direction is lost in noise", measured)
+        return Seen("not measured", f"{detail}: noise hides its direction", measured)
     return Seen("fails" if pull > 0 else "passes", detail, measured)
 
 

@@ -62,7 +62,7 @@ def _one_seed(name: str, done: Iterable[Record], diverged: Iterable[Record], rea
         detail += f"; {reason}" if reason else ""
         return Finding("one-seed", f"records of {name}", outcome, detail, {"seeds": least})
     where = "the only cell" if len(cells) == 1 else f"all {len(cells)} cells"
-    detail = f"{least} seeds or more in {where}; less than the {ENOUGH} of a verdict in {few}"
+    detail = f"{least} seeds or more in {where}; cells with fewer than the {ENOUGH} that a verdict needs: {few}"
     return Finding("one-seed", f"records of {name}", "passes", detail, {"seeds": least})
 
 

@@ -190,7 +190,7 @@ def resume(subject: ApproachUnderTest) -> None:
 
 @contract_check("copy the weights into the posterior; keep nothing in module globals")
 def fits_are_apart(subject: ApproachUnderTest) -> None:
-    """A posterior is unharmed by another fit."""
+    """Another fit does not change a posterior."""
     posterior = subject.fit(seed=3)
     before = subject.predict(posterior).clone()
     subject.fit_with(CheckContext(11))
@@ -199,7 +199,7 @@ def fits_are_apart(subject: ApproachUnderTest) -> None:
 
 @contract_check("store in arrays() all that predict needs")
 def rebuild(subject: ApproachUnderTest) -> None:
-    """The stored arrays are all that a posterior is."""
+    """A posterior rebuilt from its stored arrays predicts the same."""
     posterior = subject.fit()
     arrays = {name: value.clone() for name, value in posterior.arrays().items()}
     rebuilt = subject.approach().rebuild(arrays, subject.task, 0)

@@ -130,7 +130,7 @@ def in_brief(found: Iterable[Against], names: Mapping[str, str]) -> list[str]:
             nothing.append(name)
     parts = [
         (f"Over {OVERWHELMING:.0f} times less likely under our corrected recipe", hardly),
-        ("Much the same under every alternative, so they test nothing", nothing),
+        ("Every alternative gives these numbers about as often, so they test nothing", nothing),
     ]
     return [f"{said}: {'; '.join(some)}." for said, some in parts if some]
 

@@ -11,7 +11,8 @@ from bench.show.cells import Table
 COLUMNS = ("rule", "severity", "outcome", "seen", "effect", "remedy")
 NOT_AUDITED = "not applicable"
 CAPTION = (
-    "Rules for known mistakes, applied to the document; failures first. The ladders say what each mistake is worth."
+    "Rules for known mistakes, applied to the document; failures first. The ladders say how much each mistake changes "
+    "a number."
 )
 
 

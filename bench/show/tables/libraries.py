@@ -17,7 +17,7 @@ CAPTION = (
     "often an epoch counts the KL of a tensor while it counts the data once; 1 is an ELBO. W1 to W3 are the weights of "
     "the layers, b1 to b3 the biases; one number stands for all equal ones. Gradients are slopes: whether autograd's "
     "gradient is the slope of the loss. Prior: its standard deviation. As if N: the number of training images for "
-    "which this weight would be an ELBO's. KL after it: KL an epoch, audited again with the change made."
+    "which this weight would be right. KL after it: KL an epoch, audited again with the change made."
 )
 TENSORS = ("W1", "b1", "W2", "b2", "W3", "b3")
 ALIKE = 0.05  # of a weight: the tolerance of the rule kl-scale

@@ -50,7 +50,8 @@ def detached(objective: AuditedObjective, data: DataWeight | None) -> Seen:
         why = f"parts of the loss are computed in {str(coarsest).removeprefix('torch.')}; audit without autocast"
     if len(unresolved) == len(found):
         return Seen("not measured", f"no slope stands out from rounding; {why}")
-    detail = f"the loss's slope is autograd's along {len(found) - len(unresolved)} of {len(found)} parameter tensors"
+    resolved = f"{len(found) - len(unresolved)} of {len(found)} parameter tensors"
+    detail = f"autograd's gradient is the slope of the loss for {resolved}"
     if unresolved:
         detail += f" (no step length resolves it along {', '.join(unresolved)})"
     return Seen("passes", detail, {"tensors": 0})
