@@ -85,10 +85,11 @@ def test_rows_and_sentence_say_what_the_scores_hold(monkeypatch):
     said = findings.sure(made)
     # 1 of 4 is wrong, 4 / 4096 = .001 were promised: by chance with probability .001
     assert said == (
-        "Where one of the 2 networks, published and corrected, is at least 99 % sure, at least 75.0 % of its answers "
-        "on digits are right; it is that sure of 100 % of the digits (one training each). 1 network is right less "
-        "often than promised (promised and right: mlp corrected 99.98 and 75.00 %). On pictures without a digit, the "
-        "corrected networks are as sure that they see one in 25 % of the letters."
+        "For each of the 2 networks, published and corrected: where it is at least 99 % sure of a digit, at least 75.0 "
+        "% of its answers are right. It is that sure of 100 % of the digits (one training each). 1 network is "
+        "overconfident: its own probabilities promise more right answers than there are (promised and right: mlp "
+        "corrected 99.98 and 75.00 %). On pictures without a digit, the corrected networks are at least 99 % sure of "
+        "some digit in 25 % of the letters."
     )
 
 
@@ -213,8 +214,8 @@ def test_reports_that_agree_are_counted_and_those_that_differ_named():
     assert findings.reports(made) == (
         "Of 4 numbers that the documents report after training, 1 agrees: with 95 % probability, a new run of ours "
         "would land within a margin of the reported number (2 percentage points for accuracies). 2 agree only "
-        "coarsely: the reported number looks like one of our runs, but our runs vary too much to exclude a difference "
-        "larger than the margin. 1 differs beyond chance: "
+        "coarsely: the reported number could be one of our runs, but our runs vary so much that a difference above the "
+        "margin could go unseen. 1 differs beyond chance: "
         f"{claim.printed} ({claim.source}). 1 more has too few seeds. "
         "Of 3 training curves, 2 agree and 1 differs, by less than the margin."
     )
@@ -241,10 +242,11 @@ def test_in_short_the_title_is_answered(n_broken, said, right, keeps, monkeypatc
     monkeypatch.setattr(made, "scores", lambda one: digits[one.key] | letters[one.key])
     vars(made)["judgement"] = SimpleNamespace(ends=[SimpleNamespace(outcome=one) for one in (AGREES, COARSE, COARSE)])
     assert findings.in_short(made) == (
-        f"On digits, {said}, once the mistakes in the tutorials' code are corrected: where a Bayesian network is at "
-        f"least 99 % sure, at least {right} % of its answers are right{keeps}. On pictures without a digit, no: it is "
-        "at least 99 % sure that it sees a digit in up to 25 % of the letters (without Bayes: 75 %). Of 3 numbers "
-        "that the tutorials report after training, our runs confirm 1 and contradict none; for 2, our own runs vary "
+        f"On digits, {said}, once the mistakes in the code of popular tutorials are corrected: where a Bayesian "
+        f"network is at least 99 % sure, at least {right} % of its answers are right{keeps}. On pictures without a "
+        "digit, no: the worst network for each kind of picture is at least 99 % sure of some digit in 25 % of the "
+        "letters (without Bayes: 75 %). Of 3 numbers that the tutorials report after training, our runs confirm 1 and "
+        "contradict none; for 2, our own runs vary "
         "too much to confirm them."
     )
 
@@ -254,7 +256,7 @@ def test_at_least_is_rounded_down(monkeypatch):
     made = material([record("mlp", recipe, "common", seed=0) for recipe in ("published", "corrected")])
     right = scores(np.ones(1079), np.zeros(1079), np.arange(1079) < 10)
     monkeypatch.setattr(made, "scores", lambda _: right | scores([1, 0, 0, 0], dataset="letters"))
-    assert "at least 99.0 % of its answers on digits are right" in findings.sure(made)
+    assert "at least 99.0 % of its answers are right" in findings.sure(made)
 
 
 def test_points_are_a_paragraph_and_a_list():

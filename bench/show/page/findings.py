@@ -54,8 +54,8 @@ def reports(material: Material) -> str:
         f"Of {counted(measured, 'number')} that the documents report after training, "
         f"{_count(agreeing, 'agrees', 'agree')}: with 95 % probability, a new run of ours would land within a margin "
         f"of the reported number{_margins(material)}. {_count(coarse, 'agrees', 'agree')} only coarsely: the reported "
-        "number looks like one of our runs, but our runs vary too much to exclude a difference larger than the margin. "
-        f"{_differing(material)}{without}"
+        "number could be one of our runs, but our runs vary so much that a difference above the margin could go "
+        f"unseen. {_differing(material)}{without}"
     )
     return " ".join([said, *_curves(material)])
 
@@ -118,21 +118,21 @@ def _in_short_digits(networks: dict[RecipePlace, Sureness]) -> str:
     keeps = f", but {broken} of {len(networks)} are {often}" if broken else ""
     kind = "Bayesian network" if _bayesian(networks) else "network"
     return (
-        f"On digits, {answer}, once the mistakes in the tutorials' code are corrected: where a {kind} is at "
+        f"On digits, {answer}, once the mistakes in the code of popular tutorials are corrected: where a {kind} is at "
         f"least {LEVEL} sure, at least {least} of its answers are right{keeps}."
     )
 
 
 def _in_short_no_digits(networks: dict[RecipePlace, Sureness], plain: dict[RecipePlace, Sureness]) -> str:
-    """Say on how many pictures without a digit the worst network is sure, and the worst one without Bayes (`plain`)."""
+    """Say of how many pictures without a digit the worst network is sure, and the worst one without Bayes (`plain`)."""
     most, beside = _most(networks), _most(plain)
     parts = [f"{share:.0f} % of the {name}" for name, share in most.items()]
     holds = all(share <= 100 * (1 - SURE) for share in most.values())
     than = f" (without Bayes: {listed([f'{share:.0f}' for share in beside.values()])} %)" if beside else ""
     answer = "yes" if holds else "no"
     return (
-        f"On pictures without a digit, {answer}: it is at least {LEVEL} sure that it sees a digit in up to "
-        f"{listed(parts)}{than}."
+        f"On pictures without a digit, {answer}: the worst network for each kind of picture is at least {LEVEL} sure "
+        f"of some digit in {listed(parts)}{than}."
     )
 
 
@@ -184,19 +184,20 @@ def _on_digits(found: dict[RecipePlace, Sureness]) -> str:
     least = _rounded_down(min(_mean(one.right) for one in found.values()))
     broken = [place for place, one in found.items() if one.promise.is_broken]
     said = (
-        f"Where one of the {len(found)} networks, published and corrected, is at least {LEVEL} sure, at least {least} "
-        f"of its answers on digits are right; it is that sure of {_span(one.digits for one in found.values())} of the "
-        f"digits ({_trainings(found.values())})."
+        f"For each of the {len(found)} networks, published and corrected: where it is at least {LEVEL} sure of a "
+        f"digit, at least {least} of its answers are right. It is that sure of "
+        f"{_span(one.digits for one in found.values())} of the digits ({_trainings(found.values())})."
     )
     if not broken:
         return f"{said} None is right less often than its own probabilities promise, beyond chance."
     names = {place: f"{place.approach} {'as ' * (place.recipe == 'published')}{place.recipe}" for place in broken}
     shown = [f"{names[one]} {_mean(found[one].promised):.2f} and {_mean(found[one].right):.2f} %" for one in broken]
     bayesian = _bayesian(_corrected(found))
-    keeps = ", none of them a corrected Bayesian one" if bayesian and not bayesian.keys() & set(broken) else ""
+    keeps = "; none of them is a corrected Bayesian one" if bayesian and not bayesian.keys() & set(broken) else ""
+    whose = _count(len(broken), "network is overconfident: its", "networks are overconfident: their")
     return (
-        f"{said} {_count(len(broken), 'network is', 'networks are')} right less often than promised{keeps} (promised "
-        f"and right: {'; '.join(shown)})."
+        f"{said} {whose} own probabilities promise more right answers than there are (promised and right: "
+        f"{'; '.join(shown)}){keeps}."
     )
 
 
@@ -226,8 +227,8 @@ def _no_digits(corrected: dict[RecipePlace, Sureness]) -> str:
         named = f"the network without Bayes, {name}," if _is_plain(name) else name
         worst_of_all = f"; {named} is the worst on each kind"
     return (
-        f"On pictures without a digit, the corrected networks are as sure that they see one in {listed(spans)}"
-        f"{worst_of_all}."
+        f"On pictures without a digit, the corrected networks are at least {LEVEL} sure of some digit in "
+        f"{listed(spans)}{worst_of_all}."
     )
 
 
@@ -280,18 +281,17 @@ def _reports_with_mistakes(material: Material) -> str:
         for source, mine in found.items()
     ]
     return (
-        f" {numbers} over {OVERWHELMING:.0f} times likelier from the published code than from the corrected"
-        f"{caution}: {'; '.join(reported)}."
+        f" {numbers} over {OVERWHELMING:.0f} times likelier if the published code made them than if the corrected code "
+        f"did{caution}: {'; '.join(reported)}."
     )
 
 
 def _effects(clear: Sequence[Mistake], measured: int) -> str:
-    """Say how much the clear corrections change the accuracy; only the first, the largest, comes with its title."""
+    """Say how much the clear corrections change the accuracy, the largest change first."""
     if not clear:
         return f"None of {measured} corrections, made one at a time, changes the test accuracy beyond chance."
     first, *others = clear
-    effects = [f"{_effect(first, ' percentage points', '95 % interval ')}, where {first.rung.title}"]
-    effects += [_effect(one) for one in others]
+    effects = [_effect(first, " percentage points", "95 % interval "), *map(_effect, others)]
     return (
         f"Of {measured} corrections, made one at a time, {_count(len(clear), 'changes', 'change')} the test accuracy "
         f"beyond chance: {'; '.join(effects)}."
@@ -303,7 +303,8 @@ def _effect(one: Mistake, unit: str = "", what: str = "") -> str:
     assert change is not None
     assert change.interval is not None
     low, high = (f"{100 * end:+.2f}" for end in change.interval)
-    return f"{one.approach} by {100 * change.mean:+.2f}{unit} [{what}{low} to {high}, {counted(change.n, 'seed')}]"
+    size = f"{100 * change.mean:+.2f}{unit} [{what}{low} to {high}, {counted(change.n, 'seed')}]"
+    return f"{one.approach} by {size} (correction: {one.rung.title})"
 
 
 def _count(count: int, one: str, more: str) -> str:

@@ -84,7 +84,8 @@ def choice_table(material: Material) -> Table:
         "expected calibration error, the mean distance between confidence and accuracy. Refused: how many percent of "
         f"the digits the network must refuse, least certain first, until at most {100 * RISK:g} % of its answers are "
         "wrong. Letters, clothes: AUROC, how well the entropy tells them from digits; 0.5 is chance, 1 is best. Train: "
-        "time of training on one or two threads. Ms: milliseconds for one answer, the mean of 100 draws (mlp: of one)."
+        "time of training on one or two threads. Ms: milliseconds for one answer, which averages 100 draws (mlp: one "
+        "pass)."
     )
     seeds = {seed for one in found for seed in one.seeds}
     return Table(
@@ -125,7 +126,7 @@ def _notes(found: Sequence[Candidate]) -> list[str]:
     if baselines:
         notes.append(f"{', '.join(baselines)}: for comparison, a network that knows nothing.")
     if any(one.busy for one in found):
-        notes.append("!: too long, because the machine had other work.")
+        notes.append("!: longer than on an idle machine, because it had other work.")
     return notes
 
 
@@ -140,7 +141,7 @@ def _best(found: Sequence[Candidate]) -> Iterator[str]:
             columns_of.setdefault(choose(means, key=means.__getitem__), []).append(column)
     if columns_of:
         best = "; ".join(f"{name} ({', '.join(of)})" for name, of in columns_of.items())
-        yield f"Best mean (the next may differ by chance only): {best}."
+        yield f"Best mean of each column (its lead over the next may be chance): {best}."
 
 
 def _line(one: Candidate) -> dict[str, str | float | None]:
