@@ -29,8 +29,8 @@ def select(
     """Return the records made under exactly these conditions.
 
     A file that cannot be trusted (`problems`) counts as a record without numbers, so that no seed is dropped because
-    its file is damaged. The file's name does not give device and precision, so it counts under any of them. `Results`
-    prefers a readable record of the same cell and seed, because this one has no date.
+    its file is damaged. The file's name does not give device and precision, so it counts under any of them.
+    It has no date, so `Results` prefers a readable record of the same cell and seed.
     """
     wanted = (profile, device, precision)
     chosen = [record for record in records if record.conditions == wanted]

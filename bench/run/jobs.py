@@ -89,9 +89,9 @@ def check(expected: CodeAndData, found: CodeAndData) -> None:
     Only the known hashes of data files are compared here. Whoever reads a file compares its bytes with its hash.
     """
     host = socket.gethostname()
-    for name in ("harness", "approach", "protocols"):
+    for name, what in (("harness", "suite"), ("approach", "approach"), ("protocols", "protocols")):
         if getattr(expected, name) != getattr(found, name):
-            raise ConfigError(f"the code of the {name} on {host} differs from this one; install the same version there")
+            raise ConfigError(f"the code of the {what} on {host} differs from this one; install the same version there")
     if expected.data != found.data:
         raise ConfigError(f"the manifests of the data sets on {host} differ; install the same version there")
     absent = [name for name in expected.present if name not in found.present]

@@ -68,6 +68,10 @@ class Beside:
         def marked(entry: Entry) -> Entry:
             if not isinstance(entry, Measured | Linked) or entry.mark or unnamed.isdisjoint(entry.sources):
                 return entry
+            if isinstance(entry, Linked) and not unnamed.issuperset(
+                entry.sources
+            ):  # such as a count of records of both
+                return entry
             return replace(entry, mark=MARK)
 
         return replace(table, rows=[[*map(marked, row)] for row in table.rows])

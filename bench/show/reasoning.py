@@ -11,6 +11,7 @@ from bench.judge.stats.verdicts import Judgement
 from bench.show.outcomes import why
 
 FOUR = Digits(significant=4)
+NAME_WIDTH = 14  # characters of the longest name of a step
 SMALLEST_SHOWN = 0.001  # a smaller p is shown as "<.001"
 CHOSEN_AFTER = (
     "The statistic of curves was chosen after this curve had been seen. The earlier statistic, the smallest p of its "
@@ -89,7 +90,7 @@ def _curve_of(judgement: Judgement, verdict: Verdict) -> Curve | None:
 
 
 def _step(name: str, text: str) -> str:
-    return f"  {name:<12} {text}"
+    return f"  {name:<{NAME_WIDTH}} {text}"
 
 
 def _yes(holds: bool) -> str:

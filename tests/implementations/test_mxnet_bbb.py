@@ -116,7 +116,7 @@ def test_one_step_of_full_size_in_float32(case):
 
 
 def test_rho_learns_at_its_own_rate():
-    """With a factor, one step moves rho by that factor as far, and mu as far as without."""
+    """With a factor, one step moves rho that many times as far as without it, and mu just as far."""
     moved = {}
     for factor in (1.0, 8.0):
         source = torch.Generator().manual_seed(4)

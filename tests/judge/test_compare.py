@@ -200,7 +200,7 @@ def test_unfinished_records_are_a_problem(tmp_path, capsys):
     ("arguments", "message"),
     [
         (["a", "nowhere"], "not a folder"),
-        (["a", "empty"], "folder B has no record to compare; empty has 0 records"),
+        (["a", "empty"], "folder B has no record that fits; empty has 0 records in all"),
         (["a", "other"], "in common"),
         (["a", "a", "--metric", "mnist/nlll"], "no common metric"),
         (["a", "a", "--profile", "x,y,z"], "has 3 values"),

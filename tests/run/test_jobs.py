@@ -33,7 +33,7 @@ def test_a_job_loses_its_data_folder_if_this_machine_does_not_have_it(tmp_path):
 @pytest.mark.parametrize(
     ("field", "value", "words"),
     [
-        ("harness", "0", "code of the harness"),
+        ("harness", "0", "code of the suite"),
         ("approach", "0", "code of the approach"),
         ("data", {}, "manifests of the data sets"),
         ("present", ["mnist", "other"], "data set 'other' is not on"),

@@ -180,7 +180,7 @@ def _last_digit(text: str) -> float:
 
 
 def _margin(key: str, value: float, own: OwnNumber, claims: Iterable[Claim]) -> tuple[float, str]:
-    """Return margin and name of the claim on this metric that is nearest: in approach, then split, then value."""
+    """Return margin and reason of the most similar claim on this metric, by approach, then split, then value."""
     dataset, _, rest = key.partition("/")
     split, _, metric = rest.rpartition("/")
     alike = [claim for claim in claims if claim.metric == metric and claim.dataset == dataset and claim.margin > 0]

@@ -24,7 +24,7 @@ class AuditRule:
     title: str
     looks_for: str
     remedy: str  # what to do where it fails
-    where: tuple[Where, ...] = ("documents",)  # what it is applied to; documents are read, all others are run
+    where: tuple[Where, ...] = ("documents",)  # what it is applied to; documents are read, and run where possible
     severity: Severity = "wrong"
 
 

@@ -53,7 +53,8 @@ class Side:
         if not found:
             damaged = f", and {len(problems)} damaged: {problems[0].reason}" if problems else ""
             raise ConfigError(
-                f"folder {name} has no record to compare; {store.root} has {counted(len(records), 'record')}{damaged}"
+                f"folder {name} has no record that fits; {store.root} has {counted(len(records), 'record')} in all"
+                f"{damaged}"
             )
         if len(found) > 1:
             listed = "; ".join(map(", ".join, found))

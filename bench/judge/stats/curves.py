@@ -71,7 +71,7 @@ def _curve(name: str, rows: Sequence[ClaimRow], n_points: int) -> Curve:
     points = [evidence_of(row.claim, row.sample) for row in rows]
     known = [point for point in points if point is not None]
     smallest = min(1.0, len(rows) * min(point.p for point in known)) if known else None
-    # Values have no seed numbers, so equal numbers of seeds and equal gaps must show that the seeds are the same.
+    # Values have no seed numbers. The seeds count as the same if their number and their gaps are equal.
     are_same_seeds = len({(row.sample.n, row.sample.gap) for row in rows}) == 1 and len(known) == len(rows)
     return Curve(name, tuple(rows), n_points, evidence_of_curve(known) if are_same_seeds else None, smallest)
 

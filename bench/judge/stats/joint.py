@@ -29,7 +29,7 @@ DUPLICATES = {
     "chopra2018.random_module.notmnist_first100_refused": "100 of the 459 letters of random_module.notmnist_refused",
 }
 """Claims that repeat another claim of their document, and why. They get a verdict, but the joint p leaves them out."""
-SHRINKAGE = 0.02  # with .3, 8 to 9 % of true documents with correlations of .5 to .9 have p < .05
+SHRINKAGE = 0.02  # with .3, 6 to 11 % of true documents with correlations of .5 to .9 have p < .05
 SIMULATIONS = 20_000
 STREAM = "joint p"
 SMALLEST_P = 1e-300  # smaller p-values count as this, so that the logarithm is finite

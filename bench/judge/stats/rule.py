@@ -9,7 +9,7 @@ the outcome:
     not run            nothing was measured
     exact, not exact   the number is computed, not trained: the printed digits decide
     too few seeds      fewer than `ENOUGH`, or a seed without a number; p and h are given all the same
-    too few seeds      all seeds are equal and the report is another number: without a spread no test can tell
+    too few seeds      all seeds are equal, and the report of one run is another number: no spread, so no test
     differs            the adjusted p is below `ALPHA`; if D <= M, the reason adds "less than the margin"
     agrees             D + h <= M: even one more run of ours would land within the margin
     agrees, coarsely   otherwise: shifts below R might not have shown

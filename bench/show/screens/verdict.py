@@ -10,12 +10,12 @@ from bench.judge.stats.curves import SEEN_BEFORE, Curve
 from bench.judge.stats.rule import AGREES, COARSE, DIFFERS, Verdict
 from bench.judge.stats.verdicts import Judgement
 from bench.show.outcomes import counts, how_far, why
-from bench.show.reasoning import CHOSEN_AFTER, ours_text, outcome_text, p_text
+from bench.show.reasoning import CHOSEN_AFTER, NAME_WIDTH, ours_text, outcome_text, p_text
 from bench.show.tables.verdicts import reported_text
 
 NAME, REPORTED, OURS, P = 24, 8, 23, 5  # widths of the columns before the verdict
 CURVE = 43  # width of a curve's name
-STEP = 15  # characters before the text of a step
+STEP = NAME_WIDTH + 3  # characters before the text of a step
 MEANING = (
     "p: how often one more run of ours lies at least as far from our mean as the report. Agrees: even one more run "
     "of ours would land within the margin, the difference that matters. Coarsely: a shift that matters might not "

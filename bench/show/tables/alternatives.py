@@ -24,7 +24,7 @@ from bench.judge.samples import Gap
 from bench.judge.stats.rule import ENOUGH, Verdict
 from bench.judge.stats.verdicts import Judgement, is_end
 from bench.show.cells import Entry, Linked, Measured, Missing, Table, of_claim
-from bench.show.reasoning import explain
+from bench.show.reasoning import NAME_WIDTH, explain
 from bench.show.tables.verdicts import LONGEST_PRINT, load_quoted
 
 COLUMNS = ("claim", "reported", "alternative", "protocol", "as published", "as alternative", "shared", "ratio")
@@ -141,7 +141,9 @@ def explained(judgement: Judgement, results: Results, verdict: Verdict, with_cur
     `with_curve`: see `explain`.
     """
     lines = [] if verdict.is_point else against_lines(against(verdict.claim, results))
-    return "\n".join([explain(judgement, verdict, with_curve), *(f"  {'against':<12} {line}" for line in lines)])
+    return "\n".join(
+        [explain(judgement, verdict, with_curve), *(f"  {'against':<{NAME_WIDTH}} {line}" for line in lines)]
+    )
 
 
 def against_lines(mine: Against) -> list[str]:

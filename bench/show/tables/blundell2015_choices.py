@@ -63,7 +63,7 @@ def _changes(changed: Mapping[str, Paired]) -> Iterator[str]:
 
 
 def noise_left(results: Results) -> str:
-    """Say what pruning costs if the removed weights keep their noise, as in a public attempt."""
+    """Say what pruning costs if the removed weights keep their noise, as in a public reproduction."""
     found = {(one.claim.paper.id, one.reading): one for one in verdicts_on_paper(results)}
     clean, noisy = (
         [in_percent(found[f"{PAPER}.t2.pruned{share}", reading]) for share in SHARES] for reading in ("draws", "noisy")

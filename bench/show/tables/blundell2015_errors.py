@@ -21,12 +21,12 @@ OTHERS = {"sgd": "plain SGD", "dropout": "dropout", "bbb_gaussian": GAUSSIAN}
 
 
 def claims_by_id() -> dict[str, PaperClaim]:
-    """Return every number of the paper and of its public attempts."""
+    """Return every number of the paper and of its public reproductions."""
     return {one.paper.id: one for one in paper_claims(load_papers())}
 
 
 def verdicts_on_paper(results: Results) -> list[PaperVerdict]:
-    """Return the verdict on every number of the paper and of its public attempts, under every reading."""
+    """Return the verdict on every number of the paper and of its public reproductions, under every reading."""
     return paper_verdicts(paper_claims(load_papers()), results)
 
 

@@ -15,7 +15,7 @@ from bench.judge.audit.elbo.objective import AuditedObjective, Batch
 from bench.judge.audit.findings import Seen
 
 PROPORTIONAL = 0.02  # of the losses' range between batches: what the NLL may leave unexplained
-ALIKE = 0.9  # least correlation over draws of two losses with the same noise; a mean of two draws and one have 0.7
+ALIKE = 0.9  # least correlation over draws of two losses with the same noise; a mean of two draws and one of them: 0.7
 ALIKE_SHARES = 0.05  # of the gradients: what one vector, times the share of each batch, may leave unexplained
 STEPS = 30  # in which the weight and the shares of the batches are fitted in turn
 MORE = 4  # times the draws, if noise may hide another likelihood

@@ -149,7 +149,7 @@ def _own_direction(objective: AuditedObjective, kl: Callable[[], Tensor], draw: 
 
 
 def _per_epoch(case: Case, data: DataWeight | None) -> float:
-    """Return M / a: times b, how often an epoch counts the KL while it counts the data once."""
+    """Return M / a. Times b, it is how often an epoch counts the KL while it counts the data once."""
     return case.n_train / case.objective.batch_size / (1.0 if data is None else data.weight)
 
 
