@@ -107,7 +107,10 @@ class Posterior(ABC):
         raise Unsupported(f"{type(self).__name__} does not expose its weights")
 
     def masked(self, keep: Mapping[str, Tensor]) -> Posterior:
-        """Return a posterior whose weights are exactly zero, without noise, where `keep` (bool) is False."""
+        """Return a posterior whose weights are exactly zero, without noise, where `keep` (bool) is False.
+
+        Tensors that `keep` does not name are kept.
+        """
         del keep
         raise Unsupported(f"{type(self).__name__} cannot be pruned")
 

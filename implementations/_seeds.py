@@ -38,7 +38,7 @@ class Seeds(ABC):
 
     @abstractmethod
     def state(self, index: int) -> State:
-        """Return all that one seed needs to go on, as CPU copies; equal to the state of a seed that trained alone."""
+        """Return all that one seed needs to go on, as CPU copies, in the same form whether it trained alone or not."""
 
 
 def fit_seeds(seeds: Seeds, contexts: Sequence[Context], epochs: int) -> list[Posterior]:

@@ -66,7 +66,8 @@ def main(arguments: list[str]) -> int:
     if arguments == ["--check"]:
         if page() == PAGE.read_bytes():
             return 0
-        sys.stderr.write(f"{PAGE.relative_to(TOP)} does not show today's imports; python -m tools.architecture does\n")
+        page_name = PAGE.relative_to(TOP)
+        sys.stderr.write(f"{page_name} does not show today's imports; write it again: python -m tools.architecture\n")
         return 1
     write_atomically(PAGE, page())
     return 0

@@ -53,7 +53,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--document", help="only this document and its approaches")
     parser.add_argument("--rule", help="only this rule")
     parser.add_argument(
-        "--library", metavar="NAME", help="audit what the example of a library trains; all: of every library"
+        "--library", metavar="NAME", help="audit what a library's example trains; 'all' audits every library"
     )
     parser.add_argument("--write", action="store_true", help="with --library: store the result for the table")
     parser.add_argument("--rules", action="store_true", help="list the rules")

@@ -1,4 +1,4 @@
-"""`reference`: the cells of the reference distributions, by stage: which are missing, and how long they take."""
+"""`reference`: the cells of the reference distributions, by stage: show which are missing, or make them."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def _table(arguments: argparse.Namespace) -> int:
     if arguments.list:
-        for option in ("name", "write", "readme"):
+        for option in ("name", "write", "readme", "check", "only"):
             if getattr(arguments, option):
                 raise ConfigError(f"--list does not go with {arguments.name or f'--{option}'}; leave one of them out")
         print(shown(Listing("Tables", [question for kind in TABLES for question in kind.questions().items()])))

@@ -81,7 +81,7 @@ def check_training(arguments: argparse.Namespace) -> None:
 
 
 def train_on_request(chosen: Sequence[Cell], arguments: argparse.Namespace) -> int:
-    """Train and measure the cells that have no record, print what failed, and return the exit code."""
+    """Train and measure the cells that have no final record, print what failed, and return the exit code."""
     check_training(arguments)
     bad = [result for result in train(chosen, arguments) if result.outcome != "done"]
     for result in bad:
@@ -90,7 +90,7 @@ def train_on_request(chosen: Sequence[Cell], arguments: argparse.Namespace) -> i
 
 
 def train(chosen: Sequence[Cell], arguments: argparse.Namespace, as_json: bool = False) -> list[Result]:
-    """Train and measure the cells that have no record, in their order; return how each cell ended.
+    """Train and measure the cells that have no final record, in their order; return how each cell ended.
 
     Args:
         chosen: the cells.

@@ -21,7 +21,8 @@ INTEGERS = np.typecodes["AllInteger"]
 FLOATS = "ef"  # float16 and float32
 SLACK = 0.01  # rounding to float16 changes a number below 4 by less than 0.002
 LONGEST = {"rows": 60_000, "kept rows": 1_000, "draws": 10_000, "classes": CLASSES}
-"""The longest axes that are accepted. Our largest data set has 10,000 rows, of which 24 are kept with all draws."""
+"""The longest axes that are accepted, because longer ones only cost time. Our largest data set has 10,000 rows, of
+which 24 are kept with all draws."""
 
 
 class _Kind(NamedTuple):

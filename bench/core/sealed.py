@@ -15,7 +15,7 @@ from bench.core.text import one_line
 
 LARGEST_RECORD = 32 << 20  # bytes; the largest of a full run has 0.13 MB
 LARGEST_INTEGER = 2**63  # this integer and larger ones are refused
-LONGEST_INTEGER = 21  # characters; a text of this length is refused before it is converted
+LONGEST_INTEGER = 21  # characters; a text of this length or longer is refused before it is converted
 LONGEST_QUOTE = 200  # characters that an error quotes
 
 

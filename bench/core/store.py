@@ -106,8 +106,8 @@ class Store:
     def scores(self, record: Record) -> Scores:
         """Return the per-row scores of a record; {} if there are none.
 
-        Scores are set aside if they cannot be read, if the record has another hash of them, or if `check_scores`
-        refuses them.
+        Scores are set aside if they cannot be read, if their hash is not in the record, or if `check_scores` refuses
+        them.
         """
         if not is_there(self._scores_path(record)):
             return {}
@@ -142,7 +142,10 @@ class Store:
         return self.record_path(record).with_suffix(".npz")
 
     def _scores_content(self, record: Record) -> bytes:
-        """Return the bytes of a record's scores; raises DataCorrupt or ValueError if their hash is not the record's."""
+        """Return the bytes of a record's scores.
+
+        Raises DataCorrupt if they cannot be read, ValueError if their hash is not in the record.
+        """
         content = read_file(self._scores_path(record), LARGEST_SCORES, below=self.root)
         if record.scores_sha256 is None:
             raise ValueError(f"the record has no hash of them: {AGAIN}")

@@ -37,7 +37,7 @@ class DatasetCheck:
     file: str  # its key in the manifest; "" for a generated set
     problem: str = ""  # one line; "" if the file is intact
     missing: bool = False  # the file does not exist; False for a broken file
-    optional: bool = False  # a missing file is not a failure
+    optional: bool = False  # the data set is optional, so that a missing file is not a failure
 
     @property
     def ok(self) -> bool:
@@ -111,4 +111,4 @@ def _check(known: DatasetManifest, file: str, read: Callable[[], object]) -> Dat
         read()
     except (DataMissing, DataCorrupt) as error:
         return DatasetCheck(known.name, file, str(error), isinstance(error, DataMissing), known.optional)
-    return DatasetCheck(known.name, file)
+    return DatasetCheck(known.name, file, optional=known.optional)

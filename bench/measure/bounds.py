@@ -136,7 +136,7 @@ def selective_accuracy(rule: RefusalRule, confidence: Within, draws: Draws, hits
     answered, refused = refusals(rule, confidence, draws)
     above = (draws.number - math.ceil(rule.quantile * (draws.number - 1))) / draws.number
     # The rule answers the class of the largest quantile. Suppose that another class has the largest mean probability.
-    # Then this class has at most 1/2 in a share `above` of the draws, so that the confidence is at most 1 - above / 2.
+    # That other class has at most 1/2 in a share `above` of the draws, so the confidence is at most 1 - above / 2.
     is_known = (confidence.low > 1 - above / 2 + SLACK) | (draws.number == 1)
     right, wrong = (int((answered & is_known & found).sum()) for found in (hits, ~hits))
     is_open = ~refused & ~(answered & is_known)

@@ -62,7 +62,7 @@ class Shift(Protocol):
         return self.budget.common_rows
 
     def final(self, posterior: Posterior, epochs: Sequence[EpochMetrics]) -> Measurement:
-        """See `Protocol.final`. All images are predicted together, so that weights are drawn once or twice only.
+        """See `Protocol.final`. All images are predicted together: the weights of a draw are made only once or twice.
 
         A row has the same noise in all its positions.
         """

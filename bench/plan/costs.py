@@ -115,7 +115,7 @@ def seconds_of(chosen: Iterable[Cell], costs: Mapping[str, CostEstimate]) -> flo
 
     Args:
         chosen: the cells; those that cannot run here take no time.
-        costs: the costs of all others, by key.
+        costs: the costs of the cells that can run here, by key.
     """
     total, fits = 0.0, set()
     for cell in chosen:

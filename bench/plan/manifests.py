@@ -45,7 +45,7 @@ class RecipeChange(TomlTable, frozen=True):
     values: dict[str, ManifestValue] = msgspec.field(name="set")  # fields of the approach's dataclass and their values
     in_all: bool = False  # whether `run --all` trains it
     version: Version = 1  # raise it when the change gives other numbers
-    cost: Cost | None = None  # of the changed recipe; None: that of the approach
+    cost: Cost | None = None  # of the changed recipe; None: this change does not change the cost
 
 
 class RecipeSpec(TomlTable, frozen=True):

@@ -57,7 +57,7 @@ def add_to_path(place: str) -> None:
 
 
 def sources(search: str) -> list[ApproachSource]:
-    """Return the approaches in the folders and files of `search`, then those of entry points, ordered by name."""
+    """Return the approaches of each folder or file of `search`, then those of entry points; each part by name."""
     found: list[ApproachSource] = []
     for part in filter(None, search.split(os.pathsep)):
         found += in_place(Path(part))
@@ -94,7 +94,8 @@ def in_place(place: Path) -> list[ApproachSource]:
     except OSError as problem:
         names, error = [], reason(problem)
     if error:
-        return [ApproachSource(place.name or str(place), place, "", str(place), error)]
+        name = place.stem if place.suffix in (".py", ".toml") else place.name or str(place)
+        return [ApproachSource(name, place, "", str(place), error)]
     return [_source(place, name, _package(place), str(place)) for name in names]
 
 

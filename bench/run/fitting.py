@@ -245,7 +245,9 @@ def _provenance(cell: Cell, load_before: float, threads: int) -> Provenance:
         device_name=torch.cuda.get_device_name(device) if device.type == "cuda" else environment.cpu_name(),
         vector_instructions=torch.backends.cpu.get_cpu_capability(),
         products=products_by(cell.precision, device),
-        matmul_rate=timing.matmul_rate(device, threads),  # a cached value: `process.work` has measured it
+        matmul_rate=timing.matmul_rate(
+            device, threads
+        ),  # cached: `process.work` measured it before it set the precision
         load_average=(load_before, environment.load_average()),
         source_sha256=environment.source_hash(source_files(cell.approach)),
         data_sha256=data_hashes(profile(cell.profile).task),

@@ -17,7 +17,9 @@ class Options:
     data_dir: str | None = None
     threads: int | None = None
     retain: bool = True  # store the fitted posterior, for more protocols and for `predict`
-    approaches: str = field(default_factory=plugins.path)  # folders with approaches of users
+    approaches: str = field(
+        default_factory=plugins.path
+    )  # $BNN_BENCH_APPROACHES: folders or files NAME.py, with os.pathsep between them
     interpreters: Mapping[str, str] = field(default_factory=dict)  # {approach: path of its own Python}
     checkpoint_every_s: float | None = None  # least time between checkpoints; None: the default of `contexts`
     memory_mib: float | None = None  # most address space of a child process

@@ -39,7 +39,8 @@ def work(cells: Sequence[Cell], options: Options, send: Send) -> None:
         torch.set_num_threads(options.threads)
     device = torch.device(cells[0].device)
     with without_denormals():  # before any operation: the first one starts threads, which take over this setting
-        timing.matmul_rate(device, torch.get_num_threads())  # measured now, before any training; `fitting` needs it
+        # Measured now, because inside `matrix_products` it would not be the rate of float32. `fitting` reads the cache.
+        timing.matmul_rate(device, torch.get_num_threads())
         with matrix_products(cells[0].precision, device):  # for training and for predictions
             _work(cells, options, send)
 

@@ -1,4 +1,4 @@
-"""The checks of `benchmarks.documents.shown` that need MXNet."""
+"""Checks like those of `benchmarks.documents.shown` that need MXNet."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The checks of `benchmarks.documents.shown` that need Pyro."""
+"""Checks like those of `benchmarks.documents.shown` that need Pyro."""
 
 from __future__ import annotations
 

@@ -202,7 +202,7 @@ def run(
 ) -> LibrarySpeeds:
     """Measure each library of `LOOPS` that is named, in a process of its own: a framework leaves threads and memory.
 
-    `tell` gets the name of each library before it is measured.
+    `threads`: of all sides; None for PyTorch's own choice. `tell` gets the name of each library before it is measured.
     """
     compared: list[Compared] = []
     loads: dict[str, None] = {}

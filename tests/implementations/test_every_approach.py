@@ -74,3 +74,13 @@ def test_a_mask_that_does_not_fit_is_refused(name):
         posterior.masked({right: torch.ones(3, dtype=torch.bool)})
     with pytest.raises(ContractViolation, match="shape"):  # one that PyTorch would stretch to the tensor's shape
         posterior.masked({name: torch.zeros(1, dtype=torch.bool) for name in posterior.weights()})
+
+
+@pytest.mark.parametrize("name", ["linear_bbb", "pyro_hidden_layer", "pyro_random_module", "dropout_fcn", "mlp"])
+def test_a_tensor_that_no_mask_names_is_kept(name):
+    posterior = class_of(name)(epochs=0).fit(*rows_and_task(name), CheckContext(0))
+    before = posterior.weights()
+    first, *others = before
+    after = posterior.masked({first: torch.zeros_like(before[first].mean, dtype=torch.bool)}).weights()
+    assert not after[first].mean.any()
+    assert all(torch.equal(after[other].mean, before[other].mean) for other in others)
