@@ -18,6 +18,7 @@ from bench.cli.options import check_device
 from bench.core.errors import ConfigError, check_known
 from bench.core.metric_table import N_CLASSES
 from bench.core.project import usual_results
+from bench.core.text import one_line
 from bench.data.splits import load_split, toy_split
 from bench.interface import Noise, Posterior, Split, Task
 from bench.measure.measuring import draws_of, first_rows, predict_split
@@ -91,8 +92,8 @@ def evaluate(
         rows: number of test images that a posterior predicts, from the first; None for all 10,000.
 
     Raises:
-        ConfigError: labels are missing or do not match the answers, the numbers are not probabilities, or `draws` or
-            `rows` is below 1.
+        ConfigError: labels are missing or do not match the answers, the numbers are not probabilities, `draws` or
+            `rows` is below 1, or the posterior does not take MNIST's images.
         ContractViolation: the log-probabilities are not normalised.
     """
     if isinstance(answers, Posterior):
@@ -100,7 +101,10 @@ def evaluate(
             raise ConfigError(f"draws={draws} and rows={rows} were given; give at least 1 of each")
         test = first_rows(load_split("test10k", 0), rows)
         asked = draws_of(answers, draws)
-        predicted = predict_split(answers, test, asked)
+        try:
+            predicted = predict_split(answers, test, asked)
+        except RuntimeError as error:  # of PyTorch: shapes that do not fit
+            raise ConfigError(f"this posterior cannot predict MNIST's images: {one_line(str(error))}") from error
         return evaluate_classification(predicted.summary, test.y.numpy(), predicted.hits, answers.noise)[0]
     if labels is None:
         raise ConfigError("answers were given without labels; give labels of shape [N], one class for each row")

@@ -86,18 +86,23 @@ def threads(text: str) -> int:
 
 def seconds(text: str) -> float:
     """Return a duration of 0 or more."""
-    return 0.0 if text in ("0", "0.0") else positive(text)
+    return 0.0 if _float(text) == 0 else positive(text)
 
 
 def positive(text: str) -> float:
     """Return a positive number."""
-    try:
-        value = float(text)
-    except ValueError:
-        value = -1.0
+    value = _float(text)
     if not 0 < value < float("inf"):
         raise argparse.ArgumentTypeError(f"'{text}' is not a positive number")
     return value
+
+
+def _float(text: str) -> float:
+    """Return a number, NaN if the text is none."""
+    try:
+        return float(text)
+    except ValueError:
+        return float("nan")
 
 
 def given_path(text: str) -> Path:

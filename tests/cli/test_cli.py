@@ -96,6 +96,7 @@ def lines(capsys):
         (["run", "mlp", "--seeds", "99999999999"], "above 10000"),
         (["run", "mlp", "--seeds", "0,99999999999999999999"], "above 9223372036854775807"),
         (["run", "mlp", "--checkpoint-every", "-1"], "not a positive number"),
+        (["run", "ml", "--checkpoint-every", "0.00"], "unknown approach"),  # 0 in any form is allowed
         (["run", "mlp", "--memory-limit", "0"], "not a positive number"),
         (["run", "mlp", "--quiet", "--json"], "not allowed with"),
         (["run", "mlp", "--time-limit", "-3"], "not a positive number"),

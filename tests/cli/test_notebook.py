@@ -70,6 +70,11 @@ def test_a_posterior_is_asked_for_at_least_one_draw_and_row(counts):
         bench.evaluate(bench.fit("uniform", profile="smoke"), **counts)
 
 
+def test_a_posterior_of_another_task_is_refused():
+    with pytest.raises(ConfigError, match="cannot predict MNIST's images"):
+        bench.evaluate(bench.fit("toy_mlp", profile="smoke"), rows=2)
+
+
 def test_an_unknown_hyper_parameter_names_the_nearest():
     with pytest.raises(ConfigError, match=r"'epoch'.*epochs"):
         bench.fit("mlp", profile="smoke", epoch=2)
