@@ -90,7 +90,7 @@ def test_a_seed_that_diverged_counts_beside_one_that_finished(tmp_path):
     found = [audited(Store(tmp_path), *records)["one-seed"].outcome for records in sets]
     assert found == ["passes", "fails", "fails"]
     four = [record("mlp", seed=seed) for seed in range(2, 6)]  # with a diverged one they are five, but no verdict
-    assert audited(Store(tmp_path), *four, diverged)["one-seed"].detail.endswith("of a verdict in 1")
+    assert audited(Store(tmp_path), *four, diverged)["one-seed"].detail.endswith("that a verdict needs: 1")
 
 
 def test_unlike_draws_are_seen(tmp_path):

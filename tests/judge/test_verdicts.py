@@ -149,13 +149,13 @@ def test_every_step_is_printed_with_its_numbers():
     for part in (
         "D = 0.013 from our mean",
         "p = <.001, two-sided, by t(4)",
-        "percentile   100 % of our 5 runs lie below",
+        "percentile     100 % of our 5 runs lie below",
         "h = t(4, .975) s sqrt(1 + 1/5) = 0.003041: 95 % of further reports lie from 0.9740 to 0.9800",
         "R = 0.00412:",
         "yes: 5, none without a number",
         "Holm over 1 claims and curves of the document: adjusted p = 0.000289 < 0.05? yes",
         "D = 0.013 > M = 0.005? yes",
-        "so           differs by 0.013",
+        "so             differs by 0.013",
     ):
         assert part in text
 
@@ -176,7 +176,7 @@ def test_a_point_shows_its_curve():
     text = explain(judgement, judgement.verdicts[1])
     assert "this point gets the verdict of its curve, one claim of 3 epochs" in text
     assert "smallest p of the epochs times their number: <.001" in text  # 3 x 2.89e-4
-    assert text.endswith("so           differs by 2.6 margins")  # .013 / .005
+    assert text.endswith("so             differs by 2.6 margins")  # .013 / .005
 
 
 def test_the_curve_that_was_seen_before_says_so():

@@ -139,7 +139,7 @@ def test_every_verdict_has_its_reasoning(content, page):
         is_shown = not verdict.is_point or verdict.claim.id in first  # a curve's verdict is at its first point
         assert (anchor("claim", verdict.claim.id) in page.ids) == is_shown
     assert "#claim-chopra2018.prose.forced_accuracy" in page.addresses
-    assert "how sharply? h =" in page.said
+    assert "how sharply?   h =" in page.said
 
 
 def test_every_record_is_a_line_with_its_facts(content, page):
