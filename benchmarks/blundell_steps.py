@@ -34,7 +34,7 @@ from bench.core.streams import StepNoise
 from bench.core.text import THREE
 from bench.interface import Split, Task
 from bench.run.alone import FitAlone
-from bench.show.cells import Number, Table
+from bench.show.table import Number, Table
 from benchmarks.command import notes, run
 from implementations._blundell import PlainSeed
 from implementations._kernels.layout import Layout

@@ -17,7 +17,7 @@ from bench.cli.options import check_device, count
 from bench.core import environment
 from bench.core.reasons import Reason, in_words
 from bench.judge.results import origin_of
-from bench.show.cells import Table
+from bench.show.table import Table
 from bench.show.tables.files import write_tables
 from bench.show.tables.render import render
 

@@ -23,7 +23,7 @@ from bench.judge.gate.config import Gate
 from bench.judge.gate.samples import Folder, key_of
 from bench.judge.samples import metrics_of
 from bench.judge.stats.gating import Design
-from bench.show.cells import Table
+from bench.show.table import Table
 
 EFFECTS = REFERENCE / "planted.csv"
 FAULTS = {

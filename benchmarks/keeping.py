@@ -8,8 +8,8 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from bench.core.errors import StoreError
-from bench.show.cells import Entry, Missing, Number, Table
 from bench.show.measured import SCHEMA, MeasuredNumber, MeasuredTable, measured_folder
+from bench.show.table import Entry, Missing, Number, Table
 from bench.show.tables.files import write_tables
 
 NOTHING = MeasuredTable(schema=SCHEMA, name="", title="", explanation="", columns=[], rows=[], remarks=[], origin=[])

@@ -1,8 +1,8 @@
 """Seeds that train together beside the same seeds one after the other: python -m benchmarks.many_seeds [APPROACH ...].
 
 Writes results/tables/many_seeds. It times short fits in turn: all seeds together, then each alone, then together again.
-Groups have 8 seeds, the most that a run trains together on a CPU (`bench.plan.batches`), and 16. Needs the data and,
-for some minutes, a quiet machine.
+Groups have 8 seeds, the most that a run trains together on a CPU (`bench.plan.computations`), and 16. Needs the data
+and, for some minutes, a quiet machine.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from bench.core.load import OtherLoad
 from bench.core.reasons import Reason
 from bench.core.timing import Stopwatch
 from bench.plan.registry import manifest
-from bench.show.cells import Number, Table
+from bench.show.table import Number, Table
 from benchmarks.command import add_device, counts, notes, run
 from benchmarks.throughput import yardsticks
 from benchmarks.throughput.measure import make_subject

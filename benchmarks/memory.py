@@ -21,8 +21,8 @@ from bench.core.text import WHOLE
 from bench.data.splits import load_split
 from bench.judge.results import origin_of
 from bench.measure.measuring import draws_of, first_rows, predict_split
-from bench.show.cells import Number, Table
 from bench.show.predict.fits import choose, rebuilt
+from bench.show.table import Number, Table
 from bench.show.tables.files import write_tables
 from bench.show.tables.render import render
 from benchmarks.command import in_own_process

@@ -28,7 +28,7 @@ from bench.core.reasons import Reason
 from bench.core.text import THREE, Digits
 from bench.core.timing import Stopwatch
 from bench.plan.registry import manifest
-from bench.show.cells import Number, Table
+from bench.show.table import Number, Table
 from benchmarks.command import notes, run
 from benchmarks.throughput import yardsticks
 from benchmarks.throughput.blocks import MatrixProduct, as_documented, time_block

@@ -37,7 +37,7 @@ from bench.core.text import THREE, WHOLE, Digits
 from tests.stress.processes import check_system, family, proportional_mib, worked_s
 
 if TYPE_CHECKING:
-    from bench.show.cells import Table
+    from bench.show.table import Table
 
 
 @dataclass(frozen=True)
@@ -199,7 +199,7 @@ def beyond(found: Mapping[str, Any]) -> str:
 def table(measured: Sequence[Mapping[str, Any]]) -> Table:
     """Return the table of what `measure` found."""
     from bench.judge.results import origin_of  # here: see the top of this file
-    from bench.show.cells import Number, Table
+    from bench.show.table import Number, Table
 
     lines = [
         [

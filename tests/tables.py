@@ -10,8 +10,8 @@ from typing import Any
 from bench.core.records import Record
 from bench.judge.claims import Claim, load_claims
 from bench.judge.results import Results
-from bench.show.cells import Entry, Table
 from bench.show.material import Material
+from bench.show.table import Entry, Table
 from bench.show.tables.accuracy import accuracy_table
 from bench.show.tables.registry import one_table
 from tests.synthetic import manifest, manifests, record

@@ -10,7 +10,7 @@ import torch
 
 from bench.core import environment
 from bench.core.canonical import plain
-from bench.show.cells import Table
+from bench.show.table import Table
 from bench.show.terminal import shown
 
 

@@ -19,7 +19,7 @@ from bench.plan.cells import Cell, Selection
 from bench.plan.costs import estimates, speed_here
 from bench.run.existing import final
 from bench.run.remote.opening import is_pool, threads_of_a_fit
-from bench.show.cells import Table
+from bench.show.table import Table
 from bench.show.terminal import shown
 
 NAMES = tuple(STAGES)

@@ -22,15 +22,15 @@ from bench.core.records import Record
 from bench.core.store import Store
 from bench.core.text import counted, duration, one_line, visible
 from bench.data.places import check_task_data
-from bench.plan.batches import arrange, checkpoint_key, fit_keys
 from bench.plan.cells import Cell
+from bench.plan.computations import arrange, checkpoint_key, fit_keys
 from bench.plan.costs import CostEstimate, Speed, estimates, speed_here, time_for
 from bench.plan.freshness import is_stale
 from bench.plan.recipes import profile
 from bench.run.existing import existing, final, is_final
 from bench.run.progress import console_of, is_screen
 from bench.run.remote.opening import is_pool, threads_of_a_fit
-from bench.show.cells import Table
+from bench.show.table import Table
 from bench.show.terminal import shown
 
 MOST_PRINTED = 20_000  # characters of a failed cell's traceback and output: the last ones

@@ -21,8 +21,8 @@ from bench.core.records import Versions
 from bench.core.store import Store
 from bench.data.manifest import TASKS
 from bench.interface import Context, Posterior
-from bench.plan.batches import is_checkpoint_of
 from bench.plan.cells import Cell
+from bench.plan.computations import is_checkpoint_of
 from bench.plan.recipes import profile
 from bench.run.events import EpochEnded, Send, Warned, losses
 from bench.run.options import Options

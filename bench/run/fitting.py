@@ -28,8 +28,8 @@ from bench.interface import Approach, Posterior, Split, Task
 from bench.measure.measuring import check_fit
 from bench.measure.protocols import Protocol
 from bench.measure.published_protocols import protocol_of
-from bench.plan.batches import checkpoint_key, fit_keys, is_posterior_of
 from bench.plan.cells import Cell
+from bench.plan.computations import checkpoint_key, fit_keys, is_posterior_of
 from bench.plan.freshness import is_fit_stale
 from bench.plan.recipes import profile
 from bench.plan.registry import manifest, source_files

@@ -19,8 +19,8 @@ from bench.core.records import Record
 from bench.core.row_scores import Scores
 from bench.core.store import Store
 from bench.interface import Approach
-from bench.plan.batches import fit_keys
 from bench.plan.cells import Cell
+from bench.plan.computations import fit_keys
 from bench.plan.recipes import build, profile, resolve
 from bench.plan.registry import manifest
 from bench.run import output

@@ -15,8 +15,8 @@ from bench.core.locks import Busy, hold
 from bench.core.reasons import in_words, told
 from bench.core.records import Outcome
 from bench.core.store import Store
-from bench.plan.batches import arrange, fit_keys
 from bench.plan.cells import Cell
+from bench.plan.computations import arrange, fit_keys
 from bench.run.events import Event, Recorded, Waiting, recorded
 from bench.run.executors import Pool, Processes, run_group, run_queue
 from bench.run.existing import final

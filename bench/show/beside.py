@@ -16,7 +16,7 @@ from bench.core.records import Record
 from bench.judge.samples import Gap
 from bench.plan.freshness import is_stale
 from bench.plan.manifests import ApproachManifest
-from bench.show.cells import Entry, Linked, Measured, Table
+from bench.show.table import Entry, Linked, Measured, Table
 
 MINE = "mine: "
 MARK = Gap("mine", "measured from your records; what is not marked comes with the suite")

@@ -27,8 +27,8 @@ from bench.measure.recomputed import sound
 from bench.plan.manifests import DOCUMENTS, GROUPS, ApproachGroup, ApproachManifest
 from bench.plan.registry import group_of, of_group
 from bench.show.beside import MINE, Beside, beside
-from bench.show.cells import Table, sources_of
 from bench.show.measured import MeasuredTable, measured_folder
+from bench.show.table import Table, sources_of
 
 RecordsByRecipe: TypeAlias = Mapping[tuple[str, str], Sequence[Record]]
 """Records by approach and recipe."""

@@ -14,7 +14,7 @@ from bench.core.folder import SealedFolder
 from bench.core.records import Fields, Name, Real
 from bench.core.text import Digits
 from bench.judge.samples import Gap
-from bench.show.cells import Entry, Missing, Number, Table
+from bench.show.table import Entry, Missing, Number, Table
 
 SCHEMA = 1
 

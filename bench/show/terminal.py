@@ -17,8 +17,8 @@ from rich.text import Text
 
 from bench.core.text import visible
 from bench.judge.results import without_commits
-from bench.show.cells import Table
 from bench.show.outcomes import tone
+from bench.show.table import Table
 
 GAP, NARROW_GAP = 2, 1  # spaces between two columns of a table; NARROW_GAP if the table is too wide with GAP
 PIPE = 120  # width of the output in a pipe or a file, unless COLUMNS says otherwise

@@ -25,7 +25,7 @@ from bench.core.timing import repeat_seconds
 from bench.interface import Task
 from bench.judge.contract.under_test import CheckContext
 from bench.plan.registry import load_class
-from bench.show.cells import Number, Table
+from bench.show.table import Number, Table
 from benchmarks.command import add_device, notes, run
 from implementations import _dense, linear_bbb, mlp
 from implementations._kernels.flat_adam import FlatAdam

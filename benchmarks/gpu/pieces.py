@@ -11,7 +11,7 @@ from bench.plan.registry import manifests
 from benchmarks import many_seeds
 from benchmarks.throughput import yardsticks
 
-MANY = 16  # seeds in one computation, the most that a run trains together on a GPU (`bench.plan.batches`)
+MANY = 16  # seeds in one computation, the most that a run trains together on a GPU (`bench.plan.computations`)
 
 
 @dataclass(frozen=True)

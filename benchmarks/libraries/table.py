@@ -13,7 +13,7 @@ from bench.core.records import Provenance
 from bench.core.text import THREE
 from bench.judge.results import origin_of
 from bench.judge.samples import Gap
-from bench.show.cells import Entry, Missing, Table
+from bench.show.table import Entry, Missing, Table
 
 AGAIN = "python -m benchmarks.libraries measures it"
 LEVEL = 0.95  # least probability that an interval holds the median

@@ -24,7 +24,7 @@ from bench.interface import Posterior, Split, Task
 from bench.measure.measuring import draws_of
 from bench.plan.recipes import build, profile, resolve
 from bench.plan.registry import manifest
-from bench.show.cells import Table
+from bench.show.table import Table
 from benchmarks.command import in_own_process
 from benchmarks.keeping import kept
 from benchmarks.throughput import yardsticks

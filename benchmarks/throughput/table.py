@@ -16,8 +16,8 @@ from bench.judge.results import origin_of
 from bench.judge.samples import Gap
 from bench.plan.recipes import resolve
 from bench.plan.registry import manifest, manifests
-from bench.show.cells import Entry, Missing, Number, Table
 from bench.show.measured import MeasuredTable
+from bench.show.table import Entry, Missing, Number, Table
 from benchmarks.keeping import NOTHING, keep, others
 from benchmarks.throughput.blocks import PRODUCT_SIZE, Comparison
 

@@ -11,8 +11,8 @@ from bench.core.project import RESULTS
 from bench.core.sealed import seal
 from bench.core.text import THREE, Digits
 from bench.judge.samples import Gap
-from bench.show.cells import Missing, Number, Table
 from bench.show.material import Material
+from bench.show.table import Missing, Number, Table
 from bench.show.tables.registry import one_table
 from bench.show.tables.render import render
 from benchmarks.keeping import keep, kept

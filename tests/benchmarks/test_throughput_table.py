@@ -6,7 +6,7 @@ from bench.cli import USAGE
 from bench.cli.main import main
 from bench.core.errors import ConfigError
 from bench.core.records import Provenance
-from bench.show.cells import Missing, Number
+from bench.show.table import Missing, Number
 from bench.show.tables.render import markdown
 from benchmarks.keeping import kept
 from benchmarks.throughput import yardsticks

@@ -14,7 +14,7 @@ from bench.core import locks
 from bench.core.reasons import Reason, in_words
 from bench.core.store import Store
 from bench.data.splits import load_split
-from bench.plan import batches
+from bench.plan import computations
 from bench.plan.cells import Selection, cells
 from bench.plan.costs import estimate
 from bench.run import fitting
@@ -118,29 +118,29 @@ def test_a_deleted_record_is_measured_again_without_training(tmp_path):
 
 
 def test_large_requests_are_split(tmp_path):
-    size = batches.LARGEST["cpu"]
+    size = computations.LARGEST["cpu"]
     for n_seeds, expected in ((size, [size]), (size + 1, [size, 1]), (2 * size + 3, [size, size, 3])):
         chosen = cells(Selection(approaches=("toy_mlp",), seeds=tuple(range(n_seeds))))
-        groups = batches.arrange(chosen, Store(tmp_path))
-        assert [len(batches.fit_keys(group)) for group in groups] == expected
+        groups = computations.arrange(chosen, Store(tmp_path))
+        assert [len(computations.fit_keys(group)) for group in groups] == expected
         assert [group[0].batched for group in groups] == [n > 1 for n in expected]
         assert [cell.identity for group in groups for cell in group] == [cell.identity for cell in chosen]
 
 
 def test_finished_seeds_do_not_move_others_to_another_computation(tmp_path):
     """The checkpoint of seeds 8 to 15 is found again, although seeds 0 to 3 have finished meanwhile."""
-    size = batches.LARGEST["cpu"]
+    size = computations.LARGEST["cpu"]
     chosen = cells(Selection(approaches=("toy_mlp",), seeds=tuple(range(2 * size))))
-    before = batches.arrange(chosen, Store(tmp_path))
+    before = computations.arrange(chosen, Store(tmp_path))
     finished = {cell.identity for cell in chosen if cell.seed < size // 2}
-    after = batches.arrange(chosen, Store(tmp_path), finished)
-    assert [len(batches.fit_keys(group)) for group in after] == [size // 2, size]
-    assert batches.checkpoint_key(after[1]) == batches.checkpoint_key(before[1])
+    after = computations.arrange(chosen, Store(tmp_path), finished)
+    assert [len(computations.fit_keys(group)) for group in after] == [size // 2, size]
+    assert computations.checkpoint_key(after[1]) == computations.checkpoint_key(before[1])
 
 
 def test_approaches_without_the_capability_are_fitted_one_by_one(tmp_path):
     chosen = cells(Selection(approaches=("uniform",), seeds=(0, 1)))
-    assert batches.arrange(chosen, Store(tmp_path)) == [[cell] for cell in chosen]
+    assert computations.arrange(chosen, Store(tmp_path)) == [[cell] for cell in chosen]
 
 
 def test_a_diverging_seed_does_not_affect_the_others(tmp_path, monkeypatch):

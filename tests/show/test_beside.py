@@ -9,10 +9,10 @@ from bench.core.project import RESULTS
 from bench.core.store import Store
 from bench.plan.registry import manifests
 from bench.show.beside import MARK, beside
-from bench.show.cells import Linked, Table
 from bench.show.figures import catalogue
 from bench.show.figures.style import style
 from bench.show.material import Material
+from bench.show.table import Linked, Table
 from bench.show.tables.accuracy import accuracy_table
 from tests import synthetic
 

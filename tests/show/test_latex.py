@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from bench.core.text import FRACTION_DIFFERENCE
 from bench.judge.samples import Gap, Sample
-from bench.show.cells import Measured, Missing, Number, Table
+from bench.show.table import Measured, Missing, Number, Table
 from bench.show.tables.latex import LONGEST_FLOAT, escape, latex
 from bench.show.tables.render import render
 

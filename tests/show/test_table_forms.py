@@ -15,8 +15,8 @@ from bench.core.errors import ConfigError
 from bench.core.text import FRACTION, SIX, THREE, Digits
 from bench.judge.claims import load_claims
 from bench.judge.samples import Gap, Sample
-from bench.show.cells import Measured, Missing, Number, Table
 from bench.show.screens.summary import summary
+from bench.show.table import Measured, Missing, Number, Table
 from bench.show.tables.files import readme_body, update_readme, write_tables
 from bench.show.tables.registry import one_table
 from bench.show.tables.render import escape, markdown, render

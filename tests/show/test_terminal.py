@@ -10,8 +10,8 @@ from rich.cells import cell_len
 from bench.cli import verdict
 from bench.cli.main import COMMANDS, UNFOLDED, main
 from bench.core.project import RESULTS
-from bench.show.cells import Table
 from bench.show.material import Material
+from bench.show.table import Table
 from bench.show.tables.registry import SPARE, all_tables
 from bench.show.terminal import PIPE, Listing, narrowed, shown, text
 from tests.gate_folders import folders

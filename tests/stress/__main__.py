@@ -15,7 +15,7 @@ from bench.cli.options import names, seconds
 from bench.core.errors import unknown_name
 from bench.plan.recipes import profile
 from bench.plan.registry import manifest, manifests
-from bench.show.cells import Table
+from bench.show.table import Table
 from bench.show.tables.render import render
 from benchmarks.keeping import keep, kept, others
 from tests.stress import determinism

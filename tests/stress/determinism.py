@@ -32,8 +32,8 @@ from bench.plan.manifests import ApproachManifest
 from bench.plan.recipes import build, profile, resolve
 from bench.plan.registry import manifest, manifests
 from bench.run.supervisor import process_context
-from bench.show.cells import Entry, Missing, Number, Table
 from bench.show.measured import MeasuredTable
+from bench.show.table import Entry, Missing, Number, Table
 from benchmarks.keeping import NOTHING, others
 
 SEED = 0

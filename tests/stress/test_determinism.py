@@ -13,7 +13,7 @@ from bench.cli.main import main
 from bench.core.errors import BenchError
 from bench.judge.samples import Gap
 from bench.plan.registry import manifest
-from bench.show.cells import Missing, Number
+from bench.show.table import Missing, Number
 from bench.show.tables.render import text
 from tests.stress import __main__ as command
 from tests.stress import determinism

@@ -13,8 +13,8 @@ from bench.core.errors import StoreError
 from bench.core.files import write_atomically
 from bench.core.records import Record
 from bench.core.store import Info, Store
-from bench.plan.batches import checkpoint_key, fit_keys, is_checkpoint_of, is_posterior_of
 from bench.plan.cells import Cell
+from bench.plan.computations import checkpoint_key, fit_keys, is_checkpoint_of, is_posterior_of
 
 if TYPE_CHECKING:
     import torch

@@ -10,10 +10,10 @@ from functools import cached_property
 from bench.core.project import REFERENCE
 from bench.core.records import Record
 from bench.core.toml import TomlTable, read_toml
-from bench.show.cells import Table
 from bench.show.figures.figure import Figure
 from bench.show.material import Material
 from bench.show.page.images import Drawings, Image
+from bench.show.table import Table
 from bench.show.tables.records import cited_records
 from bench.show.tables.registry import all_tables
 

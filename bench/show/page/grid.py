@@ -11,9 +11,9 @@ from markupsafe import Markup, escape
 
 from bench.core.text import visible
 from bench.judge.stats.rule import Verdict
-from bench.show.cells import Entry, Measured, Missing, Number, Table, sources_of
 from bench.show.outcomes import tone
 from bench.show.page.links import Links, anchor
+from bench.show.table import Entry, Measured, Missing, Number, Table, sources_of
 from bench.show.tables.choice import COLUMNS, HIGHER, SECONDS, Candidate
 from bench.show.tables.verdicts import REACH
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 
 from bench.core.records import Record
-from bench.show.cells import of_claim, of_document
+from bench.show.table import of_claim, of_document
 
 RecordPlace = tuple[str, str, str, str, str, str]
 """Approach, recipe, protocol, profile, device, precision: what the records of several seeds have in common."""
@@ -30,7 +30,7 @@ def web_address(link: str) -> str:
 
 
 class Links:
-    """Addresses of sources (see `bench.show.cells.Linked`): all inside the page, which is passed on without others."""
+    """Addresses of sources (see `bench.show.table.Linked`): all inside the page, which is passed on without others."""
 
     def __init__(
         self, records: Sequence[Record], claims: Sequence[str], documents: Sequence[str], approaches: Sequence[str]

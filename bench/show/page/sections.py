@@ -7,12 +7,12 @@ from dataclasses import dataclass, replace
 
 from bench.core.text import counted
 from bench.judge.stats.papers import PAPER
-from bench.show.cells import Table
 from bench.show.page.content import ReportContent
 from bench.show.page.findings import FINDINGS
 from bench.show.page.grid import PageTable, page_table
 from bench.show.page.images import Image
 from bench.show.page.links import Links, anchor, web_address
+from bench.show.table import Table
 from bench.show.tables.verdicts import curve_verdicts_table, kinds_text, verdicts_table
 
 FACTS = {"author": "by", "date": "date", "version": "version", "period_libraries": "libraries", "licence": "licence"}

@@ -13,12 +13,12 @@ import numpy as np
 from bench.core.errors import ConfigError
 from bench.core.files import check_writable, write_atomically
 from bench.measure.metrics.draws import QUANTILES
-from bench.show.cells import Table
 from bench.show.figures.style import COLOURS, REPORTED, Axes, Drawing, canvas, style
 from bench.show.predict.normalise import Normalised
 from bench.show.predict.predictor import PictureAnswer
 from bench.show.predict.reading import Floats
 from bench.show.predict.rules import QUANTILE_RULES
+from bench.show.table import Table
 from bench.show.terminal import shown
 
 MOST_SHOWN = 3  # digits in a line of text

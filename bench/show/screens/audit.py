@@ -9,7 +9,7 @@ from bench.judge.audit.findings import Finding
 from bench.judge.audit.libraries.examples import Example
 from bench.judge.audit.libraries.reading import LibraryReading, ObjectiveReading
 from bench.judge.audit.rules import RULES
-from bench.show.cells import EMPTY
+from bench.show.table import EMPTY
 from bench.show.tables.libraries import as_if_n, weights
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from bench.core.text import counted
 from bench.judge.compare.differences import IDENTICAL, Difference, Lack, RowTest
-from bench.show.cells import Table
+from bench.show.table import Table
 from bench.show.tables.render import escape, markdown_grid
 from bench.show.terminal import shown
 

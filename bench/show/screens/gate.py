@@ -8,7 +8,7 @@ from bench.core.text import duration, visible
 from bench.judge.gate.checks import FAIL, MISSING, NOT_COMPARABLE, PASS, WAIVED, GateReport, MetricCheck
 from bench.judge.results import origin_of
 from bench.judge.stats.prediction import POWER
-from bench.show.cells import Table
+from bench.show.table import Table
 from bench.show.tables.render import escape, markdown_grid
 from bench.show.terminal import shown
 

@@ -6,8 +6,8 @@ import re
 from dataclasses import replace
 
 from bench.judge.claims import print_interval
-from bench.show.cells import Table
 from bench.show.material import Material
+from bench.show.table import Table
 from bench.show.tables.accuracy import accuracy_table
 from bench.show.terminal import notes_of, shown
 

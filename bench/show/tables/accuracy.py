@@ -9,8 +9,8 @@ from bench.core.records import Record
 from bench.core.text import FRACTION, FRACTION_DIFFERENCE, Digits
 from bench.judge.claims import FEWER_EPOCHS, Claim, in_claim_unit, measure, measured_key, print_interval
 from bench.judge.samples import Gap, Sample, metrics_of
-from bench.show.cells import NOTHING, Entry, Measured, Missing, Number, Table, of_claim
 from bench.show.material import Material
+from bench.show.table import NOTHING, Entry, Measured, Missing, Number, Table, of_claim
 
 ABSENT = Gap("-", "no such number: no document reports it, or this protocol did not measure the recipe")
 COMMON_ONLY = Gap(

@@ -23,8 +23,8 @@ from bench.judge.results import Results
 from bench.judge.samples import Gap
 from bench.judge.stats.rule import ENOUGH, Verdict
 from bench.judge.stats.verdicts import Judgement, is_end
-from bench.show.cells import Entry, Linked, Measured, Missing, Table, of_claim
 from bench.show.reasoning import NAME_WIDTH, explain
+from bench.show.table import Entry, Linked, Measured, Missing, Table, of_claim
 from bench.show.tables.verdicts import LONGEST_PRINT, load_quoted
 
 COLUMNS = ("claim", "reported", "alternative", "protocol", "as published", "as alternative", "shared", "ratio")

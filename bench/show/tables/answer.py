@@ -11,7 +11,7 @@ from bench.judge.ladder.effects import Effect
 from bench.judge.ladder.rungs import Step
 from bench.judge.results import Results
 from bench.judge.stats.paired import Paired
-from bench.show.cells import Entry, Measured, Missing, Table
+from bench.show.table import Entry, Measured, Missing, Table
 from bench.show.tables.accuracy import ABSENT
 
 THREE = Digits(decimals=3)

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from bench.judge.audit.findings import OUTCOMES, Finding
 from bench.judge.audit.rules import RULES
-from bench.show.cells import Table
+from bench.show.table import Table
 
 COLUMNS = ("rule", "severity", "outcome", "seen", "effect", "remedy")
 NOT_AUDITED = "not applicable"

@@ -7,7 +7,7 @@ from itertools import groupby
 
 from bench.judge.results import Results
 from bench.judge.stats.papers import OBTAINED, PAPER, READINGS, PaperVerdict
-from bench.show.cells import Entry, Measured, Table
+from bench.show.table import Entry, Measured, Table
 from bench.show.tables.blundell2015_answer import can_it_be_reproduced
 from bench.show.tables.blundell2015_choices import noise_left
 from bench.show.tables.blundell2015_errors import COMMANDS, PERCENT, in_percent, verdicts_on_paper

@@ -9,8 +9,8 @@ from bench.core.records import Record
 from bench.core.text import FRACTION, WHOLE, Digits, duration
 from bench.judge.results import Results, described
 from bench.judge.samples import Gap, Sample, gather, metrics_of
-from bench.show.cells import Entry, Linked, Measured, Table
 from bench.show.material import Material
+from bench.show.table import Entry, Linked, Measured, Table
 from bench.show.tables.speed import counted_times
 
 KNOWS_NOTHING = "uniform"  # the approach whose row is for comparison

@@ -18,8 +18,8 @@ from bench.core.text import Digits
 from bench.data.manifest import OOD_LABELS
 from bench.judge.samples import Gap, Sample, gather, metric
 from bench.measure.metrics.arrays import BoolArray
-from bench.show.cells import Entry, Measured, Table
 from bench.show.material import Material
+from bench.show.table import Entry, Measured, Table
 
 PERCENT, CLOSE = Digits(decimals=1), Digits(decimals=2)  # of shares, and of shares near 100 %
 RECIPES = ("published", "corrected")

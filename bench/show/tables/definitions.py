@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bench.core.metric_table import METRICS
-from bench.show.cells import Table
+from bench.show.table import Table
 
 NONE = "none"
 OTHERS = (

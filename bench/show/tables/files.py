@@ -8,7 +8,7 @@ from pathlib import Path
 
 from bench.core.errors import ConfigError, unknown_name
 from bench.core.files import write_atomically
-from bench.show.cells import Table
+from bench.show.table import Table
 from bench.show.tables.render import escape, markdown_grid, render
 
 _BLOCK = re.compile(r"<!-- (?P<kind>table|finding):(?P<name>\S+) -->(?P<body>.*?)<!-- /(?P=kind) -->", re.DOTALL)

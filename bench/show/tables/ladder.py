@@ -14,9 +14,9 @@ from bench.judge.samples import Sample
 from bench.judge.stats.paired import Paired
 from bench.judge.stats.prediction import holm
 from bench.judge.stats.rule import ALPHA
-from bench.show.cells import Entry, Measured, Missing, Table
 from bench.show.material import Material
 from bench.show.reasoning import p_text
+from bench.show.table import Entry, Measured, Missing, Table
 from bench.show.tables.accuracy import ABSENT
 
 Found = Sequence[tuple[Rung, Mapping[tuple[str, str], Effect]]]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from bench.core.text import one_line
-from bench.show.cells import Entry, Measured, Number, Table
+from bench.show.table import Entry, Measured, Number, Table
 
 LONGEST_FLOAT = 40  # rows of a table that stays on one page
 _SPECIAL = str.maketrans(

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from bench.judge.audit.libraries.examples import EXAMPLES, N_TRAIN, Example
 from bench.judge.audit.libraries.reading import LibraryReading, ObjectiveReading
 from bench.judge.samples import Gap
-from bench.show.cells import Entry, Missing, Table
+from bench.show.table import Entry, Missing, Table
 
 COLUMNS = ["example", "version", "KL an epoch", "gradients are slopes", "prior", "as if N", "follows", "its line"]
 COLUMNS += ["change", "KL after it"]

@@ -20,8 +20,8 @@ from bench.judge.stats.places import Order, Rank, orders, places
 from bench.measure.metrics.shifts import ROTATED, STEPS, TRANSLATED, area_key
 from bench.plan.manifests import ApproachManifest
 from bench.plan.recipes import profile_of_task
-from bench.show.cells import Entry, Linked, Missing, Table
 from bench.show.material import Material
+from bench.show.table import Entry, Linked, Missing, Table
 from bench.show.tables.choice import RISK, SHORT, refused_for_risk
 
 PLAIN, PLAIN_RECIPE = "mlp", "corrected"  # the network without a method; costs are multiples of its costs

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bench.judge.stats.papers import OBTAINED, Paper
-from bench.show.cells import Table
+from bench.show.table import Table
 
 
 def papers_table(papers: list[Paper]) -> Table:

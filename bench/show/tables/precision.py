@@ -20,7 +20,7 @@ from bench.data.manifest import OOD_LABELS
 from bench.judge.results import Results, select
 from bench.judge.samples import Gap, Sample
 from bench.plan.manifests import ApproachManifest
-from bench.show.cells import Entry, Measured, Missing, Number, Table
+from bench.show.table import Entry, Measured, Missing, Number, Table
 
 PrecisionPairs: TypeAlias = Sequence[tuple[Record, Record]]
 """The records of a seed in float32 and in another precision, seed by seed."""

@@ -9,8 +9,8 @@ from bench.core.records import PrunedRow, Record
 from bench.core.text import FRACTION, WHOLE
 from bench.judge.claims import measured_key
 from bench.judge.samples import Gap, gather
-from bench.show.cells import Entry, Linked, Measured, Missing, Table
 from bench.show.material import Material
+from bench.show.table import Entry, Linked, Measured, Missing, Table
 from bench.show.tables.accuracy import ABSENT, beside_report
 
 MEAN = "mean"

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from bench.core.reasons import in_words
 from bench.core.records import Provenance, Record
 from bench.judge.results import SHOWN_VERSIONS, code_of, made_at
-from bench.show.cells import Entry, Linked, Table, sources_of
 from bench.show.material import Material
+from bench.show.table import Entry, Linked, Table, sources_of
 
 
 def cited_records(material: Material, tables: Iterable[Table]) -> list[Record]:

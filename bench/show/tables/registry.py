@@ -20,8 +20,8 @@ from bench.judge.ladder.answer import find
 from bench.judge.ladder.effects import effects
 from bench.judge.ladder.selection import chosen
 from bench.judge.stats.papers import load_papers
-from bench.show.cells import Table
 from bench.show.material import Material
+from bench.show.table import Table
 from bench.show.tables.accuracy import accuracy_table
 from bench.show.tables.alternatives import alternatives_table, end_results, end_results_against
 from bench.show.tables.answer import answer_table

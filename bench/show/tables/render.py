@@ -11,7 +11,7 @@ from tabulate import tabulate
 
 from bench.core.errors import unknown_name
 from bench.core.text import one_line, visible
-from bench.show.cells import EMPTY, NOTHING, Entry, Linked, Measured, Missing, Number, Table
+from bench.show.table import EMPTY, NOTHING, Entry, Linked, Measured, Missing, Number, Table
 from bench.show.tables.latex import latex
 from bench.show.terminal import text
 

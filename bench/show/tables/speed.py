@@ -10,8 +10,8 @@ from bench.core.records import Record
 from bench.core.text import THREE, WHOLE
 from bench.judge.results import Results
 from bench.judge.samples import Gap, Sample, gather
-from bench.show.cells import Entry, Measured, Table
 from bench.show.material import Material
+from bench.show.table import Entry, Measured, Table
 
 TIMINGS = {
     "fit_s": "training, s",

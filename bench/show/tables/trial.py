@@ -9,7 +9,7 @@ from bench.judge.alternatives.trial import FIRST_EPOCH, TRUE, Trial
 from bench.judge.alternatives.weighing import COMMON
 from bench.judge.results import Results
 from bench.judge.stats.rule import AGREES, ALPHA, COARSE, DIFFERS
-from bench.show.cells import Entry, Number, Table
+from bench.show.table import Entry, Number, Table
 
 COLUMNS = ("approach", "reports from", "told apart")
 COUNTED = (DIFFERS, AGREES, COARSE)

@@ -11,8 +11,8 @@ from bench.data.manifest import manifest as data_manifest
 from bench.judge.claims import NATS_PER_BIT
 from bench.judge.samples import metrics_of
 from bench.plan.recipes import profile as named
-from bench.show.cells import Entry, Measured, Missing, Number, Table
 from bench.show.material import Material
+from bench.show.table import Entry, Measured, Missing, Number, Table
 from bench.show.tables.accuracy import ABSENT, beside_report, headline, truncations
 
 SCORES = ("predictive_entropy", "mutual_information", "max_probability")

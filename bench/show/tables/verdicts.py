@@ -13,10 +13,10 @@ from bench.judge.stats.prediction import leaves_unit_interval
 from bench.judge.stats.rule import ENOUGH, OUTCOMES, Verdict
 from bench.judge.stats.scales import IDENTITY
 from bench.judge.stats.verdicts import Judgement
-from bench.show.cells import Entry, Linked, Measured, Number, Table, of_claim, of_document
 from bench.show.material import Material
 from bench.show.outcomes import LOOKS, counts, why
 from bench.show.reasoning import CHOSEN_AFTER, digits_of, ours_text, p_text
+from bench.show.table import Entry, Linked, Measured, Number, Table, of_claim, of_document
 from bench.show.tables.accuracy import headline, truncations
 
 RULE = (
