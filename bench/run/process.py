@@ -107,5 +107,5 @@ def _fit_or_why_not(group: Sequence[Cell], approach: Approach, store: Store, opt
     """Return the group's fits; if an error ended the computation, return this error for every fit."""
     try:
         return fit(group, approach, store, options, send)
-    except Exception as error:  # noqa: BLE001 - it becomes a part of each cell's record
+    except Exception as error:  # noqa: BLE001 - an approach may raise anything; each cell's record says what
         return dict.fromkeys(fit_keys(group), error)

@@ -90,7 +90,7 @@ def measure(request: Request) -> Speeds:
             rows = tuple(_rows(request, threads))
     except (MissingFramework, Unsupported) as error:
         return Speeds(request, environment.describe(torch.get_num_threads()), "skipped", str(error))
-    except Exception as error:  # noqa: BLE001 - if one approach fails, the others are still measured
+    except Exception as error:  # noqa: BLE001 - an approach may raise anything; the table says what
         reason = f"{type(error).__name__}: {error}".rstrip(": \n").splitlines()[0]
         return Speeds(request, environment.describe(torch.get_num_threads()), "failed", reason)
     made = msgspec.structs.replace(
