@@ -2,13 +2,15 @@
 
 A manifest's [search] names fields and their values; every combination is tried. Each trial trains on `train50k`. The
 best has the lowest negative log-likelihood of `heldout10k-of-train`, the other 10,000 images of the training file. No
-test image is used. `--write` keeps the trials in benchmarks/searched/NAME.csv. tests/benchmarks/test_search.py checks
-that the defaults of the approach are the best trial of that file.
+test image is used. Finished trials are in benchmarks/searched/NAME.part.csv until the search ends: after a stop, the same
+command goes on. `--write` keeps them in NAME.csv. tests/benchmarks/test_search.py checks that the defaults of the
+approach are the best trial of that file.
 """
 
 from __future__ import annotations
 
 import argparse
+import csv
 import dataclasses
 import itertools
 import time
@@ -92,15 +94,33 @@ def _search(arguments: argparse.Namespace) -> int:
     if arguments.epochs is not None:
         approach = dataclasses.replace(approach, epochs=arguments.epochs)
     parts = [load_split(name, arguments.seed, arguments.data_dir) for name in ("train50k", "heldout10k-of-train")]
-    lines: list[dict[str, ManifestValue]] = []
+    unfinished = FOLDER / f"{entry.name}.part.csv"
+    earlier = _lines(unfinished)
+    lines: list[Mapping[str, str]] = []
     for values in combinations(entry):
-        lines.append(trial(approach, values, parts[0], parts[1], arguments.seed))
+        wanted = _texts({**values, "epochs": approach.epochs, "seed": arguments.seed})
+        same = [line for line in earlier if wanted.items() <= line.items()]
+        lines.append(same[0] if same else _texts(trial(approach, values, parts[0], parts[1], arguments.seed)))
         print(*(f"{name} {value}" for name, value in lines[-1].items()), sep=", ", flush=True)
+        write_atomically(unfinished, pd.DataFrame(lines).to_csv(index=False, lineterminator="\n").encode())
     if arguments.write:
-        text = pd.DataFrame(lines).to_csv(index=False, lineterminator="\n")
-        write_atomically(FOLDER / f"{entry.name}.csv", text.encode())
-    print("best:", best([{name: str(value) for name, value in line.items()} for line in lines]))
+        unfinished.replace(FOLDER / f"{entry.name}.csv")
+    else:
+        unfinished.unlink()
+    print("best:", dict(best(lines)))
     return 0
+
+
+def _texts(values: Mapping[str, ManifestValue]) -> dict[str, str]:
+    return {name: str(value) for name, value in values.items()}
+
+
+def _lines(path: Path) -> list[dict[str, str]]:
+    """Return the trials of a file, none if there is no file."""
+    if not path.is_file():
+        return []
+    with path.open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
 
 
 if __name__ == "__main__":

@@ -130,7 +130,7 @@ def guarded(action: Callable[[], int]) -> int:
             raise
         return USAGE
     except KeyboardInterrupt:
-        _say("\ninterrupted; the same command goes on where this one stopped")
+        _say("\ninterrupted; records and checkpoints are kept, and the same command uses them")
         return INTERRUPTED
 
 

@@ -5,9 +5,11 @@ import csv
 import pytest
 import torch
 
+from bench.cli import INTERRUPTED
 from bench.core.errors import ConfigError, Diverged
 from bench.interface import Split
 from bench.plan.registry import load_class, manifest, of_group
+from benchmarks import search
 from benchmarks.search import ACCURACY, FOLDER, NLL, best, combinations, main, trial
 from tests.implementations.made_up import class_of
 
@@ -40,6 +42,26 @@ def test_an_approach_without_a_search_is_an_error_that_says_where_it_stands():
     with pytest.raises(ConfigError, match=r"mlp.toml has no \[search\]"):
         combinations(manifest("mlp"))
     assert main(["mlp"]) == 2
+
+
+def test_a_search_that_was_stopped_goes_on_with_the_next_trial(tmp_path, monkeypatch):
+    found, n = [], len(combinations(manifest("mc_dropout")))
+
+    def made_up(approach, values, train, held, seed):
+        found.append(values)
+        if len(found) == 2:
+            raise KeyboardInterrupt
+        return {**values, "epochs": approach.epochs, "seed": seed, NLL: 1.0 / len(found), ACCURACY: 0.5, "seconds": 1}
+
+    monkeypatch.setattr(search, "FOLDER", tmp_path)
+    monkeypatch.setattr(search, "trial", made_up)
+    monkeypatch.setattr(search, "load_split", lambda *_: None)
+    assert main(["mc_dropout", "--write"]) == INTERRUPTED
+    assert [path.name for path in tmp_path.iterdir()] == ["mc_dropout.part.csv"]
+    assert main(["mc_dropout", "--write"]) == 0
+    assert len(found) == n + 1  # the stopped trial runs again, the first one does not
+    assert [path.name for path in tmp_path.iterdir()] == ["mc_dropout.csv"]
+    assert len((tmp_path / "mc_dropout.csv").read_text().splitlines()) == 1 + n
 
 
 def test_a_trial_learns_from_the_one_part_and_is_measured_on_the_other():

@@ -145,6 +145,13 @@ _RULES = (
         ("documents", "objective", "approach", "records"),
     ),
     AuditRule(
+        "repeated-noise",
+        "the same noise in every step",
+        "a loss that leaves torch's generator in one state, whatever state it found: it sets a seed",
+        "seed once, before training; a posterior that sees one sample fits that sample",
+        ("objective",),
+    ),
+    AuditRule(
         "pruned-noise",
         "pruned weights whose noise is not pruned",
         "weights whose mean is exactly zero but whose sigma is not (softplus(0) = 0.69)",

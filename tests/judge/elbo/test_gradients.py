@@ -39,6 +39,26 @@ def test_a_slope_within_a_spike_is_no_detached_gradient(dtype):
     assert slope.differs
 
 
+@pytest.mark.parametrize("set_seed", [torch.manual_seed, torch.default_generator.manual_seed])
+def test_a_loss_that_sets_the_seed_draws_the_same_noise_in_every_step(model, set_seed):
+    def seeded(x, y):
+        set_seed(3)
+        return model.elbo(x, y)
+
+    assert audit(model, seeded).of("repeated-noise").outcome == "fails"
+    assert audit(model, model.elbo).of("repeated-noise").outcome == "passes"
+
+
+def test_a_loss_that_restores_the_generator_does_not_set_its_seed(model):
+    # Its own noise is torch's, twice the same within a step: common random numbers, new in the next step.
+    def twice(x, y):
+        with torch.random.fork_rng():
+            first = model.elbo(x, y)
+        return (first + model.elbo(x, y)) / 2
+
+    assert audit(model, twice).of("repeated-noise").outcome == "passes"
+
+
 def test_a_layer_that_data_never_reach(model):
     model.spare = Linear(5, 5, 3)
     report = audit(model, lambda x, y: model.nll(x, y) + (model.kl() + model.spare.kl()) / STEPS)

@@ -199,6 +199,10 @@ def _apply_rules(case: Case, optimizer: torch.optim.Optimizer | None, steps: int
             "counter, or draws from a generator of its own; hold that still, such as at the warm-up's end"
         )
         seen = dict.fromkeys(seen, Seen("not measured", detail))
+    if objective.sets_seed():
+        seen["repeated-noise"] = Seen("fails", "the loss sets torch's seed, so that every step draws the same noise")
+    else:
+        seen["repeated-noise"] = Seen("passes", "the loss does not set torch's seed")
     seen["sigma-frozen"] = sigma.frozen(case, optimizer, steps)
     seen["pruned-noise"] = sigma.noisy_where_pruned(case)
     return seen

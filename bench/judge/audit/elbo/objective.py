@@ -105,8 +105,7 @@ class AuditedObjective:
 
     def _call(self, function: Loss, name: str, batch: Batch, draw: int) -> Tensor:
         try:
-            with own_noise(), torch.enable_grad():
-                start_noise(stream_seed(draw, "audit"))
+            with _noise_of(draw):
                 value = function(*batch)
         except ValueError as error:  # such as a distribution's check of its standard deviation
             if not self._is_moved:
@@ -149,6 +148,15 @@ class AuditedObjective:
         gap = abs(self.value() - before)
         return gap if gap > ROUNDINGS * digit * abs(before) else 0.0
 
+    def sets_seed(self) -> bool:
+        """Return whether the loss leaves torch's generator in one state, whatever state it found."""
+        states = []
+        for draw in (0, 1):
+            with _noise_of(draw):
+                self._loss(*self.batches[0])
+                states.append(torch.get_rng_state())
+        return torch.equal(*states)
+
     def paths(self, value: Tensor) -> set[str]:
         """Return the names of the parameters that a scalar depends on."""
         return {name for name, slope in self.gradient(value).items() if bool(slope.any())}
@@ -176,6 +184,14 @@ class AuditedObjective:
             except NotFinite as error:
                 last = error
         raise last
+
+
+@contextlib.contextmanager
+def _noise_of(draw: int) -> Iterator[None]:
+    """Start torch's generators at a seed of this draw, with gradients on; at the end put their old states back."""
+    with own_noise(), torch.enable_grad():
+        start_noise(stream_seed(draw, "audit"))
+        yield
 
 
 @dataclass(frozen=True)
