@@ -2,8 +2,8 @@
 
 A manifest's [search] names fields and their values; every combination is tried. Each trial trains on `train50k`. The
 best has the lowest negative log-likelihood of `heldout10k-of-train`, the other 10,000 images of the training file. No
-test image is used. Finished trials are in benchmarks/searched/NAME.part.csv until the search ends: after a stop, the same
-command goes on. `--write` keeps them in NAME.csv. tests/benchmarks/test_search.py checks that the defaults of the
+test image is used. Finished trials are in benchmarks/searched/NAME.part.csv until the search ends: after a stop, the
+same command goes on. `--write` keeps them in NAME.csv. tests/benchmarks/test_search.py checks that the defaults of the
 approach are the best trial of that file.
 """
 

@@ -61,3 +61,6 @@ def test_the_pictures_of_the_example_are_still_read_so(tmp_path):
     assert [(show.ink(image), *image.size) for image in images] == [
         (image["ink"], image["width"], image["height"]) for image in known
     ]
+    assert [set(image.remarks) - set(other["remarks"]) for image, other in zip(images, known, strict=True)] == [
+        set() for _ in known
+    ]

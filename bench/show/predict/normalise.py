@@ -14,7 +14,7 @@ import numpy as np
 from PIL import Image
 
 from bench.core.errors import UnusableImage
-from bench.show.predict.ink import find_ink, sides
+from bench.show.predict.ink import FEWEST, find_ink, sides
 from bench.show.predict.reading import Floats, Picture, read
 
 SIDE = 28  # pixels
@@ -56,7 +56,12 @@ def from_picture(picture: Picture) -> Normalised:
             f"{picture.path}: blank but for {width} x {height} pixels; a digit needs {SMALLEST}: "
             "give a larger picture of it"
         )
-    remarks = [] if ink.is_clear else ["no clear ink: nothing differs clearly from the noise or pattern of the picture"]
+    remarks = []
+    if not ink.is_clear:
+        remarks.append(
+            f"no clear ink: less than {100 * FEWEST:g} % of the picture stands out of its noise or pattern; cut it "
+            "closer to the digit"
+        )
     if ink.n_shapes > 1:
         remarks.append(f"{ink.n_shapes} shapes stand apart; a network sees them as one digit: cut the picture")
     image = Image.fromarray((picture.colours.clip(0, 1) * 255).round().astype(np.uint8))
