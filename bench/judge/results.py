@@ -151,12 +151,12 @@ def described(conditions: tuple[str, str, str], seeds: Collection[int], spread: 
     profile, device, precision = conditions
     size, _, task = profile.partition("_")
     profile = f"{size} of task {task}" if task else size
-    smoke = " (a wiring check: few steps, rows and draws)" if size == "smoke" else ""
+    short = "" if size == "full" else " (a short run: fewer epochs, rows and draws than stated here)"
     ordered = sorted(seeds)
     is_range = len(ordered) > 2 and ordered[-1] - ordered[0] == len(ordered) - 1
     listed = f"{ordered[0]}-{ordered[-1]}" if is_range else ", ".join(map(str, ordered))
     which = f"seed{'s' if len(ordered) > 1 else ''} {listed}" if ordered else "no records"
-    return f"Profile {profile}{smoke}, {device}, {precision}, {which}{spread if len(ordered) > 1 else ''}."
+    return f"Profile {profile}{short}, {device}, {precision}, {which}{spread if len(ordered) > 1 else ''}."
 
 
 def origin_of(made: Sequence[Provenance]) -> list[str]:

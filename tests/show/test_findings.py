@@ -199,7 +199,7 @@ def test_choice_shows_the_corrected_recipe_and_what_knows_nothing_last():
     assert [row[0] for row in rows] == ["mlp", "uniform"]
     assert rows[0][1] == "0.9500"
     assert rows[0][-2:] == ["2 min", "50"]
-    assert rows[1][-2:] == ["2 min!", "50!"]  # the machine was busy
+    assert rows[1][-2:] == ["2 min !", "50 !"]  # the machine was busy
 
 
 def test_reports_that_agree_are_counted_and_those_that_differ_named():

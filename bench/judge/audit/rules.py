@@ -149,7 +149,7 @@ _RULES = (
         "the same noise in every step",
         "a loss that leaves torch's generator in one state, whatever state it found: it sets a seed",
         "seed once, before training; a posterior that sees one sample fits that sample",
-        ("objective",),
+        ("documents", "objective"),
     ),
     AuditRule(
         "pruned-noise",
