@@ -20,9 +20,9 @@ from bench.judge.audit.check import approaches_of, check_approach
 from bench.judge.audit.data import audit_data
 from bench.judge.audit.documents import DOCUMENTS, audit_documents
 from bench.judge.audit.findings import OUTCOMES, Finding
+from bench.judge.audit.libraries.audited import LibraryAudit, keep
 from bench.judge.audit.libraries.examples import examples_of
 from bench.judge.audit.libraries.objectives import audit_example
-from bench.judge.audit.libraries.reading import LibraryReading, keep
 from bench.judge.audit.records import audit_records
 from bench.judge.audit.rules import RULES
 from bench.judge.ladder.effects import Numbers
@@ -87,7 +87,7 @@ def _audit_library(arguments: argparse.Namespace) -> int:
     """Audit the examples of a library, or of `all`. Print each result as soon as it is there."""
     if arguments.what:
         raise ConfigError(f"--library audits a library alone; leave out '{arguments.what[0]}'")
-    found: dict[str, LibraryReading] = {}
+    found: dict[str, LibraryAudit] = {}
     absent: dict[str, None] = {}
     for example in examples_of(arguments.library):
         try:

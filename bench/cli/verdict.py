@@ -17,7 +17,7 @@ from bench.judge.alternatives.own import PRINTED, OwnNumber, judge_own
 from bench.judge.alternatives.weighing import against
 from bench.judge.claims import Claim
 from bench.judge.results import Results
-from bench.judge.stats.papers import PAPER, claims_by_reading, load_papers, paper_claims
+from bench.judge.stats.papers import PAPER, claims_by_interpretation, load_papers, paper_claims
 from bench.judge.stats.rule import Verdict
 from bench.judge.stats.verdicts import Judgement
 from bench.show.material import Material
@@ -163,6 +163,6 @@ def _own(arguments: argparse.Namespace, material: Material) -> str:
         raise ConfigError(f"--margin {arguments.margin} is not a difference; give 0 or a positive number")
     fields = [field.name for field in dataclasses.fields(OwnNumber)]
     own = OwnNumber(**{name: getattr(arguments, name) for name in fields})
-    claims = [*material.claims, *claims_by_reading(paper_claims(load_papers()))]
+    claims = [*material.claims, *claims_by_interpretation(paper_claims(load_papers()))]
     judged = judge_own(own, material.of_approach(own.approach).results, claims)
     return json.dumps(own_json(judged), indent=1) if arguments.json else own_text(judged, screen().width)

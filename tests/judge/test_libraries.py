@@ -7,10 +7,10 @@ import pytest
 
 from bench.cli.main import main
 from bench.core.errors import ConfigError
-from bench.judge.audit.libraries import objectives, reading, setting
+from bench.judge.audit.libraries import audited, objectives, setting
+from bench.judge.audit.libraries.audited import LibraryAudit, ObjectiveAudit, keep, library_audits
 from bench.judge.audit.libraries.examples import EXAMPLES, examples_of
 from bench.judge.audit.libraries.objectives import AUDITS, audit_example
-from bench.judge.audit.libraries.reading import LibraryReading, ObjectiveReading, keep, readings
 from bench.show.tables.libraries import COLUMNS, as_if_n, libraries_table, weights
 from bench.show.tables.render import markdown
 
@@ -32,26 +32,26 @@ NO_SLOPES = {"bayesian_torch, 2 passes", "blitz", "posteriors"}  # two by a mist
 
 
 def test_every_example_was_measured():
-    assert readings().keys() == EXAMPLES.keys() == AUDITS.keys() == FORMULAS.keys() | NO_SLOPES
+    assert library_audits().keys() == EXAMPLES.keys() == AUDITS.keys() == FORMULAS.keys() | NO_SLOPES
 
 
 @pytest.mark.parametrize("name", sorted(FORMULAS))
 def test_the_measured_weights_are_those_of_the_formula(name):
-    published = readings()[name].published
+    published = library_audits()[name].published
     assert published.slopes == ("not measured" if name == "laplace-torch" else "passes")
     assert list(published.kl_weights.values()) == pytest.approx(FORMULAS[name], rel=0.01)
 
 
 @pytest.mark.parametrize("name", sorted(NO_SLOPES))
 def test_gradients_that_are_no_slopes_give_no_weight(name):
-    published = readings()[name].published
+    published = library_audits()[name].published
     assert published.slopes == "fails"
     assert not published.kl_weights
 
 
 @pytest.mark.parametrize("name", sorted(EXAMPLES))
 def test_the_change_makes_it_an_elbo(name):
-    changed = readings()[name].changed
+    changed = library_audits()[name].changed
     assert changed.slopes == ("not measured" if name == "laplace-torch" else "passes")
     assert list(changed.kl_weights.values()) == pytest.approx([1.0] * len(changed.kl_weights), rel=0.05)
     assert changed.kl_weights
@@ -76,7 +76,7 @@ def test_a_small_network_gives_the_weights_of_a_plate_of_the_batch(guide, option
     pytest.importorskip("pyro")
     small(monkeypatch)
     with setting.seeded():
-        found = ObjectiveReading.of(objectives.automatic_guide(False, guide, **options))
+        found = ObjectiveAudit.of(objectives.automatic_guide(False, guide, **options))
     assert list(found.kl_weights.values()) == pytest.approx([N / B] * n_groups, rel=0.05)
     assert found.prior_std == (None if guide == "AutoDelta" else pytest.approx(1.0, rel=0.05))
 
@@ -93,7 +93,7 @@ def test_a_small_network_of_layers_gives_the_weights_of_its_formula(name, module
 
 
 def objective(**kl_weights):
-    return ObjectiveReading("passes", "", kl_weights)
+    return ObjectiveAudit("passes", "", kl_weights)
 
 
 def test_alike_weights_are_one_number_and_unlike_ones_are_named():
@@ -101,8 +101,8 @@ def test_alike_weights_are_one_number_and_unlike_ones_are_named():
     assert as_if_n(objective(a=2.0, b=2.01)) == "29,900"  # 60,000 / 2.01 = 29,851
     assert weights(objective(a=0.5, b=3.0)) == "a 0.5, b 3"
     assert as_if_n(objective(a=0.5, b=3.0)) == "20,000 to 120,000"
-    assert weights(ObjectiveReading("fails", "")) == "not measured: gradients are no slopes"
-    assert as_if_n(ObjectiveReading("fails", "")) is None
+    assert weights(ObjectiveAudit("fails", "")) == "not measured: gradients are no slopes"
+    assert as_if_n(ObjectiveAudit("fails", "")) is None
 
 
 def test_an_example_that_nobody_measured_says_what_to_install():
@@ -114,14 +114,14 @@ def test_an_example_that_nobody_measured_says_what_to_install():
 
 def test_what_is_kept_replaces_only_what_was_measured(tmp_path):
     path = tmp_path / "libraries.json"
-    one, other = (LibraryReading({"x": version, "torch": "2"}, objective(), objective()) for version in "12")
+    one, other = (LibraryAudit({"x": version, "torch": "2"}, objective(), objective()) for version in "12")
     keep({"a": one, "b": one}, path)
     keep({"b": other}, path)
-    assert msgspec.json.decode(path.read_bytes(), type=dict[str, LibraryReading]) == {"a": one, "b": other}
+    assert msgspec.json.decode(path.read_bytes(), type=dict[str, LibraryAudit]) == {"a": one, "b": other}
     path.write_text("{")
-    readings.cache_clear()
+    library_audits.cache_clear()
     with pytest.raises(ConfigError, match="--library all --write"):
-        readings(path)
+        library_audits(path)
 
 
 def test_a_library_that_is_not_there_is_one_line(monkeypatch, capsys):
@@ -136,4 +136,4 @@ def test_an_unknown_library_and_a_part_beside_one_are_one_line(capsys):
     assert main(["audit", "data", "--library", "torchbnn"]) == 2
     assert "leave out 'data'" in capsys.readouterr().err
     assert {example.library for example in examples_of("all")} >= {"pyro", "posteriors"}
-    assert reading.FILE.exists()
+    assert audited.FILE.exists()

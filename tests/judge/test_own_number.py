@@ -12,7 +12,7 @@ from bench.core.store import Store
 from bench.judge.alternatives.own import OwnNumber, judge_own
 from bench.judge.alternatives.weighing import FAR_OUTSIDE, NOT_MEASURED
 from bench.judge.claims import print_interval
-from bench.judge.stats.papers import claims_by_reading, load_papers, paper_claims
+from bench.judge.stats.papers import claims_by_interpretation, load_papers, paper_claims
 from bench.judge.stats.rule import AGREES, DIFFERS
 from bench.judge.stats.scales import scale_of
 from bench.show.screens.own_number import own_json, own_text
@@ -148,7 +148,7 @@ def with_error(seed, error, rest):
 
 def test_a_number_of_the_paper_is_judged_on_test_images_with_the_margin_of_its_table():
     found = results([with_error(seed, 0.0175 + 0.0002 * z, rest=0.02 + 0.0002 * z) for seed, z in enumerate(Z)])
-    claims = [*CLAIMS, *claims_by_reading(paper_claims(load_papers()))]
+    claims = [*CLAIMS, *claims_by_interpretation(paper_claims(load_papers()))]
     told = judge_own(OwnNumber("blundell_bbb", "error", ".0175"), found, claims)
     # half-width 2.776 * .0002 * sqrt(1.2) = .0006, margin .001
     assert (told.key, told.verdict.outcome, told.verdict.claim.margin) == ("mnist/test10k/error", AGREES, 0.001)

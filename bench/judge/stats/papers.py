@@ -1,7 +1,7 @@
 """Numbers of papers and of public reproductions, and verdicts on those of Blundell et al. 2015.
 
 `results/reference/papers.csv` says how each number was obtained. The paper does not say how its errors were measured,
-so each of its claims is judged under several readings. A reading is one way to measure the same fits.
+so each of its claims is judged under several interpretations. An interpretation is one way to measure the same fits.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ OBTAINED = {
 }
 PAPER = "blundell2015"
 MARGIN = 0.001  # ten images; the paper's methods differ by half a percent
-READINGS = {
+INTERPRETATIONS = {
     "means": ("error", "network of the means, last epoch"),
     "draws": ("error_of_draws", "100 draws averaged, last epoch"),
     "held-out": ("error_at_chosen_epoch", "network of the means, epoch of least error on held-out images"),
     "peek": ("error_at_best_test_epoch", "network of the means, epoch of least error on the test images"),
 }
-"""Reading -> (metric, in words). The last reading chooses the epoch by the test images."""
+"""Interpretation -> (metric, in words). The last interpretation chooses the epoch by the test images."""
 NOISY = {"noisy": "noisy_pruned_error_of_draws"}  # the mistake of one reproduction: removed weights keep noise
 PRUNED = {"means": "pruned_error", "draws": "pruned_error_of_draws", **NOISY}
 
@@ -87,7 +87,7 @@ class PaperClaim:
     paper: Paper
     approach: str
     recipe: str
-    metrics: dict[str, str]  # reading -> metric
+    metrics: dict[str, str]  # interpretation -> metric
 
     @property
     def source(self) -> str:
@@ -97,10 +97,10 @@ class PaperClaim:
 
 @dataclass(frozen=True)
 class PaperVerdict:
-    """The verdict on a number under one reading."""
+    """The verdict on a number under one interpretation."""
 
     claim: PaperClaim
-    reading: str  # of READINGS or PRUNED
+    interpretation: str  # of INTERPRETATIONS or PRUNED
     verdict: Verdict
 
 
@@ -120,7 +120,7 @@ def paper_claims(papers: Iterable[Paper]) -> list[PaperClaim]:
     return found
 
 
-def claims_by_reading(claims: Iterable[PaperClaim]) -> list[Claim]:
+def claims_by_interpretation(claims: Iterable[PaperClaim]) -> list[Claim]:
     """Return a claim for each number and each metric that it can mean."""
     return [_as_claim(claim, metric) for claim in claims for metric in claim.metrics.values()]
 
@@ -128,25 +128,25 @@ def claims_by_reading(claims: Iterable[PaperClaim]) -> list[Claim]:
 def _metrics(source: str, method: str, size: str) -> dict[str, str]:
     if method != "pruned" or size == "00":
         has_draws = method not in ("sgd", "dropout")
-        return {name: metric for name, (metric, _) in READINGS.items() if has_draws or name != "draws"}
+        return {name: metric for name, (metric, _) in INTERPRETATIONS.items() if has_draws or name != "draws"}
     return {name: f"{metric}@0.{size}".rstrip("0") for name, metric in (PRUNED if source == PAPER else NOISY).items()}
 
 
 def paper_verdicts(claims: Sequence[PaperClaim], results: Results) -> list[PaperVerdict]:
-    """Judge every number under every reading, by the rule of all verdicts.
+    """Judge every number under every interpretation, by the rule of all verdicts.
 
-    The p-values of a source's numbers under one reading are multiplied by how many of them have enough seeds
-    (Bonferroni). There is no adjustment over readings: each reading is another claim that the same words can mean.
+    The p-values of a source's numbers under one interpretation are multiplied by how many of them have enough seeds
+    (Bonferroni). There is no adjustment over interpretations: each is another claim that the same words can mean.
     """
     measured = [
-        (claim, reading, _as_claim(claim, metric), _sample(claim, metric, results))
+        (claim, name, _as_claim(claim, metric), _sample(claim, metric, results))
         for claim in claims
-        for reading, metric in claim.metrics.items()
+        for name, metric in claim.metrics.items()
     ]
-    n_tested = Counter((claim.source, reading) for claim, reading, _, sample in measured if sample.n >= ENOUGH)
+    n_tested = Counter((claim.source, name) for claim, name, _, sample in measured if sample.n >= ENOUGH)
     return [
-        PaperVerdict(claim, reading, judge_one(judged, sample, max(1, n_tested[claim.source, reading])))
-        for claim, reading, judged, sample in measured
+        PaperVerdict(claim, name, judge_one(judged, sample, max(1, n_tested[claim.source, name])))
+        for claim, name, judged, sample in measured
     ]
 
 

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from bench.judge.audit.findings import Finding
+from bench.judge.audit.libraries.audited import LibraryAudit, ObjectiveAudit
 from bench.judge.audit.libraries.examples import Example
-from bench.judge.audit.libraries.reading import LibraryReading, ObjectiveReading
 from bench.judge.audit.rules import RULES
 from bench.show.table import EMPTY
 from bench.show.tables.libraries import as_if_n, weights
@@ -35,7 +35,7 @@ def _details(detail: str, remedy: str, effect: str) -> list[str]:
     return [f"{INDENT}{name}{' '.join(text.split())}" for name, text in named if text]
 
 
-def library_lines(example: Example, found: LibraryReading) -> list[str]:
+def library_lines(example: Example, found: LibraryAudit) -> list[str]:
     """Return the lines of an example: name, version, source, measurements, and the KL's weight after the change."""
     heading = f"{example.name}: {example.package} {found.versions[example.package]}, {example.licence}"
     details = [
@@ -48,7 +48,7 @@ def library_lines(example: Example, found: LibraryReading) -> list[str]:
     return [heading, *(INDENT + detail for detail in details)]
 
 
-def _measured(one: ObjectiveReading) -> Iterator[str]:
+def _measured(one: ObjectiveAudit) -> Iterator[str]:
     yield f"gradients: {one.slopes_detail}"
     if not one.kl_weights:
         yield f"KL: {one.kl_detail}"

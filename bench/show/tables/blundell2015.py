@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 
 from bench.judge.results import Results
-from bench.judge.stats.papers import OBTAINED, PAPER, READINGS, PaperVerdict
+from bench.judge.stats.papers import INTERPRETATIONS, OBTAINED, PAPER, PaperVerdict
 from bench.show.table import Entry, Measured, Table
 from bench.show.tables.blundell2015_answer import can_it_be_reproduced
 from bench.show.tables.blundell2015_choices import noise_left
@@ -16,20 +16,20 @@ MARKS = {"read": "", "secondary": " s", "unchecked": " m"}
 
 
 def blundell_table(results: Results) -> Table:
-    """Return a row for each measured number and reading. A note counts the numbers that were not measured."""
+    """Return a row for each measured number and interpretation. A note counts the numbers that were not measured."""
     found = verdicts_on_paper(results)
     rows = [_row(one) for one in found if one.verdict.sample.n]
     marks = "; ".join(f"{mark.strip()}: {OBTAINED[name]}" for name, mark in MARKS.items() if mark)
-    readings = "; ".join(f"{name}: {text}" for name, (_, text) in READINGS.items())
+    interpretations = "; ".join(f"{name}: {text}" for name, (_, text) in INTERPRETATIONS.items())
     caption = (
         "Errors on the 10,000 test images in percent: the reported number and ours, mean +- standard deviation (number "
-        f"of seeds). t1, t2: the paper's tables. {marks}. A reading is a way to measure; the paper does not say which "
-        f"it used. {readings}. Of pruned networks, draws averages 10; so does noisy, which leaves noise of sigma 0.69 "
-        "in each removed weight, a public mistake. Numbers of 300 epochs are compared with our fits of 600 after epoch "
-        "300. Verdicts: the rule of all verdicts, with p adjusted over the numbers of a source under one reading. The "
-        "CSV file has the p-values and names the fits behind each number."
+        f"of seeds). t1, t2: the paper's tables. {marks}. An interpretation is a way to measure; the paper does not "
+        f"say which it used. {interpretations}. Of pruned networks, draws averages 10; so does noisy, which leaves "
+        "noise of sigma 0.69 in each removed weight, a public mistake. Numbers of 300 epochs are compared with our "
+        "fits of 600 after epoch 300. Verdicts: the rule of all verdicts, with p adjusted over the numbers of a source "
+        "under one interpretation. The CSV file has the p-values and names the fits behind each number."
     )
-    columns = ["number", "reported", "reading", "ours", "verdict"]
+    columns = ["number", "reported", "interpretation", "ours", "verdict"]
     notes = [*can_it_be_reproduced(results), noise_left(results), *_not_run(found)]
     title, lines = "Do the numbers of Blundell et al. 2015 come out?", [_line(one) for one in found]
     return Table(PAPER, title, caption, columns, rows, notes, lines=lines).of(results, has_spread=False)
@@ -50,11 +50,11 @@ def _row(one: PaperVerdict) -> list[Entry]:
     paper = one.claim.paper
     reported = f"{PERCENT.text(100 * paper.value)}{MARKS[paper.obtained]}"
     name = paper.id.removeprefix(f"{PAPER}.")
-    return [name, reported, one.reading, Measured(in_percent(one), PERCENT), one.verdict.outcome]
+    return [name, reported, one.interpretation, Measured(in_percent(one), PERCENT), one.verdict.outcome]
 
 
 def _line(one: PaperVerdict) -> dict[str, str | float | None]:
-    """Return a line of the CSV file: a number under a reading, and the fits that it is compared with."""
+    """Return a line of the CSV file: a number under an interpretation, and the fits that it is compared with."""
     verdict = one.verdict
     low, high = verdict.interval or (None, None)
     return {
@@ -62,7 +62,7 @@ def _line(one: PaperVerdict) -> dict[str, str | float | None]:
         "obtained": one.claim.paper.obtained,
         "approach": one.claim.approach,
         "recipe": one.claim.recipe,
-        "reading": one.reading,
+        "interpretation": one.interpretation,
         "reported": one.claim.paper.value,
         "ours": verdict.sample.mean,
         "sd": verdict.sample.sd,

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from bench.core.text import counted, listed
 from bench.judge.results import Results
 from bench.judge.stats.paired import Paired, pair
-from bench.judge.stats.papers import PAPER, READINGS, PaperClaim, PaperVerdict
+from bench.judge.stats.papers import INTERPRETATIONS, PAPER, PaperClaim, PaperVerdict
 from bench.judge.stats.rule import AGREES, ALPHA, COARSE, DIFFERS, ENOUGH
 from bench.measure.metrics.epochs import HELD_OUT, TEST
 from bench.show.reasoning import p_text
@@ -74,7 +74,7 @@ def in_one_line(results: Results) -> str:
 
 
 def _short(mine: Sequence[PaperVerdict]) -> str:
-    (one,) = (each for each in mine if each.reading == "means")
+    (one,) = (each for each in mine if each.interpretation == "means")
     sample = in_percent(one)
     what = f"{100 * one.claim.paper.value:.2f} % with {units_of(one.claim)} units"
     if sample.mean is None:
@@ -105,41 +105,41 @@ def _opening(mine: Sequence[PaperVerdict]) -> str:
     reported, units = f"{100 * mine[0].claim.paper.value:.2f} %", units_of(mine[0].claim)
     if not _has_verdict(mine):
         few = min(one.verdict.sample.n for one in mine)
-        lowest = [f"{PERCENT.text(min(in_percent(one).values))} % {WAYS[one.reading]}" for one in mine]
+        lowest = [f"{PERCENT.text(min(in_percent(one).values))} % {WAYS[one.interpretation]}" for one in mine]
         return f"{reported} with {units} units is open: {_progress(few)}; the lowest error is {', '.join(lowest)}."
     said, near = [], _how_near(mine)
     for outcome, words in OUTCOMES.items():
-        same = [one for one in mine if one.verdict.outcome == outcome]
-        if len(same) == len(mine):
-            how = "; ".join(f"{WAYS[one.reading]}, {near[one.reading]}" for one in same if outcome == COARSE)
+        ways = [one.interpretation for one in mine if one.verdict.outcome == outcome]
+        if len(ways) == len(mine):
+            how = "; ".join(f"{WAYS[way]}, {near[way]}" for way in ways if outcome == COARSE)
             said.append(f"{words} however it is measured{f': {how}' if how else ''}")
-        elif same:
-            readings = [WAYS[one.reading] + (f" ({near[one.reading]})" if outcome == COARSE else "") for one in same]
-            said.append(f"{words} {' or '.join(readings)}")
+        elif ways:
+            how = " or ".join(WAYS[way] + (f" ({near[way]})" if outcome == COARSE else "") for way in ways)
+            said.append(f"{words} {how}")
     meaning = " Alone: as if it were the paper's only number; adjusted: for its other numbers."
     return f"{reported} with {units} units {'; it '.join(said)}.{meaning if _adjustment_decides(mine) else ''}"
 
 
 def _how_near(mine: Sequence[PaperVerdict]) -> dict[str, str]:
-    """Say for each reading how near our seeds came, with p if the adjustment decides under at least one reading."""
+    """Say for each interpretation how near our seeds came, with p if the adjustment decides under one or more."""
     alone = _alone(mine) if _adjustment_decides(mine) else {}
     near = {}
     for one in mine:
-        p = alone.get(one.reading)
+        p = alone.get(one.interpretation)
         said = "" if p is None else f", p {p_text(p)} alone and {p_text(one.verdict.p_adjusted)} adjusted"
-        near[one.reading] = f"{_nearest(one)}{said}"
+        near[one.interpretation] = f"{_nearest(one)}{said}"
     return near
 
 
 def _adjustment_decides(mine: Sequence[PaperVerdict]) -> bool:
-    """Return whether, under some reading, the number would differ if it were the only number of its source."""
+    """Return whether, under some interpretation, the number would differ if it were the only number of its source."""
     return min(_alone(mine).values(), default=1) < ALPHA
 
 
 def _alone(mine: Sequence[PaperVerdict]) -> dict[str, float]:
-    """Return the unadjusted p of each reading under which the number agrees coarsely."""
-    found = {one.reading: one.verdict for one in mine if one.verdict.outcome == COARSE}
-    return {reading: verdict.evidence.p for reading, verdict in found.items() if verdict.evidence}
+    """Return the unadjusted p of each interpretation under which the number agrees coarsely."""
+    found = {one.interpretation: one.verdict for one in mine if one.verdict.outcome == COARSE}
+    return {interpretation: verdict.evidence.p for interpretation, verdict in found.items() if verdict.evidence}
 
 
 def _nearest(one: PaperVerdict) -> str:
@@ -197,7 +197,7 @@ def _held_out(claims: Mapping[str, PaperClaim], results: Results) -> Iterator[st
         return
     order = sorted(errors, key=lambda name: statistics.fmean(errors[name]))
     first, *others = [name for name in order if name in (MIXTURE, GAUSSIAN)]
-    best = f"; so the best reading by this error takes {first} and not {others[0]}" if others else ""
+    best = f"; so a choice of the prior by this error takes {first} and not {others[0]}" if others else ""
     yield f"On held-out images the order is {', '.join(f'{name} {mean_text(errors[name])} %' for name in order)}{best}."
 
 
@@ -216,7 +216,7 @@ def _other_methods_at_full_size(results: Results) -> Iterator[str]:
 
 def _choosing_an_epoch(results: Results) -> Iterator[str]:
     """Say by how much choosing an epoch changes the error, over all finished fits of the paper's methods."""
-    keys = [f"mnist/{TEST}/{READINGS[reading][0]}" for reading in ("means", "held-out", "peek")]
+    keys = [f"mnist/{TEST}/{INTERPRETATIONS[interpretation][0]}" for interpretation in ("means", "held-out", "peek")]
     found = [[record.metrics.get(key) for key in keys] for record in results.records]
     rows = [[error for error in errors if error is not None] for errors in found if None not in errors]
     if len(rows) > 1:

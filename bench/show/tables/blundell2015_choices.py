@@ -64,9 +64,9 @@ def _changes(changed: Mapping[str, Paired]) -> Iterator[str]:
 
 def noise_left(results: Results) -> str:
     """Say what pruning costs if the removed weights keep their noise, as in a public reproduction."""
-    found = {(one.claim.paper.id, one.reading): one for one in verdicts_on_paper(results)}
+    found = {(one.claim.paper.id, one.interpretation): one for one in verdicts_on_paper(results)}
     clean, noisy = (
-        [in_percent(found[f"{PAPER}.t2.pruned{share}", reading]) for share in SHARES] for reading in ("draws", "noisy")
+        [in_percent(found[f"{PAPER}.t2.pruned{share}", name]) for share in SHARES] for name in ("draws", "noisy")
     )
     if not all(sample.n for sample in (*clean, *noisy)):
         return f"Pruning has not run yet: {COMMANDS}."

@@ -26,7 +26,7 @@ def claims_by_id() -> dict[str, PaperClaim]:
 
 
 def verdicts_on_paper(results: Results) -> list[PaperVerdict]:
-    """Return the verdict on every number of the paper and of its public reproductions, under every reading."""
+    """Return the verdict on every number of the paper and of its public reproductions, under every interpretation."""
     return paper_verdicts(paper_claims(load_papers()), results)
 
 

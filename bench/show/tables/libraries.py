@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from bench.judge.audit.libraries.audited import LibraryAudit, ObjectiveAudit
 from bench.judge.audit.libraries.examples import EXAMPLES, N_TRAIN, Example
-from bench.judge.audit.libraries.reading import LibraryReading, ObjectiveReading
 from bench.judge.samples import Gap
 from bench.show.table import Entry, Missing, Table
 
@@ -23,7 +23,7 @@ TENSORS = ("W1", "b1", "W2", "b2", "W3", "b3")
 ALIKE = 0.05  # of a weight: the tolerance of the rule kl-scale
 
 
-def libraries_table(found: Mapping[str, LibraryReading]) -> Table:
+def libraries_table(found: Mapping[str, LibraryAudit]) -> Table:
     """Return a row for each example, also for one that nobody measured."""
     rows: list[list[Entry]] = []
     for example in EXAMPLES.values():
@@ -47,7 +47,7 @@ def _name(example: Example) -> str:
     return f"{example.name} ({example.batch_size})"
 
 
-def weights(one: ObjectiveReading) -> str:
+def weights(one: ObjectiveAudit) -> str:
     """Return how often an epoch counts the KL: one number, or one for each tensor."""
     values = list(one.kl_weights.values())
     if not values:
@@ -63,7 +63,7 @@ def _number(value: float) -> str:
     return f"{float(f'{value:.3g}'):,.0f}" if value >= 1000 else f"{value:.3g}"
 
 
-def as_if_n(one: ObjectiveReading) -> str | None:
+def as_if_n(one: ObjectiveAudit) -> str | None:
     """Return the number of training images for which the KL's weight would be right, N / weight; None without one."""
     values = list(one.kl_weights.values())
     if not values or min(values) <= 0:

@@ -5,10 +5,13 @@ Two methods have different ranks only if their seeds tell them apart.
 
 from __future__ import annotations
 
+import operator
 import statistics
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
+
+from scipy.stats import kendalltau
 
 from bench.core.records import Record
 from bench.core.text import FRACTION, THREE, Digits
@@ -174,7 +177,26 @@ def order_sentence(digits: Sequence[Row], clothes: Sequence[Row]) -> str:
         f"Does the order by {RANKED} hold? {len(both)} methods learnt digits and clothes: {n_pairs} pairs. The seeds "
         f"tell {same + opposite} of them apart on both: {same} in the same order, {opposite} in the opposite one. They "
         f"tell {len(here) - same - opposite} more apart on digits alone and {len(there) - same - opposite} more on "
-        "clothes alone (each task paired by seed, Holm)."
+        f"clothes alone (each task paired by seed, Holm). {_rank_correlation(digits, clothes, both)}"
+    )
+
+
+def _rank_correlation(digits: Sequence[Row], clothes: Sequence[Row], names: Collection[str]) -> str:
+    """Say how alike the two orders are, without asking whether seeds tell the methods apart."""
+    here, there = (
+        {row.name: row.numbers[RANKED] for row in learnt if row.name in names} for learnt in (digits, clothes)
+    )
+    seeds = sorted(set.intersection(*(set(numbers) for learnt in (here, there) for numbers in learnt.values())))
+
+    def tau(of: Callable[[Mapping[int, float]], float]) -> float:
+        return float(kendalltau([of(here[name]) for name in names], [of(there[name]) for name in names]).statistic)
+
+    alone = [tau(operator.itemgetter(seed)) for seed in seeds]
+    single = f"; with single seeds, {min(alone):.2f} to {max(alone):.2f} (n = {len(alone)})" if len(alone) > 1 else ""
+    of_means = tau(lambda numbers: statistics.fmean(numbers.values()))
+    return (
+        f"Kendall's rank correlation of the two orders of means is {of_means:.2f}, where 1 is the same order and 0 no "
+        f"relation{single}."
     )
 
 

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from bench.core.errors import ConfigError, unknown_name
 from bench.judge.alternatives.trial import FIRST_EPOCH, FULL, planted_trials, read_runs, trials
 from bench.judge.audit.documents import DOCUMENTS, audit_documents
-from bench.judge.audit.libraries.reading import readings
+from bench.judge.audit.libraries.audited import library_audits
 from bench.judge.ladder.answer import find
 from bench.judge.ladder.effects import effects
 from bench.judge.ladder.selection import chosen
@@ -198,7 +198,7 @@ TABLES = (
     ),
     TableKind("precision", "What does reduced precision change?", _precision),
     TableKind("audit_*", "Which known mistakes does * make?", _audits, names=lambda: DOCUMENTS),
-    TableKind("libraries", "Do other people's libraries train an ELBO?", lambda _: libraries_table(readings())),
+    TableKind("libraries", "Do other people's libraries train an ELBO?", lambda _: libraries_table(library_audits())),
     _measured("library_speed", "Is our code as fast as other people's libraries?", "python -m benchmarks.libraries"),
     _measured(
         "fault_tests",

@@ -21,8 +21,8 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from bench.judge.audit.elbo import ElboReport, Factor, audit_pyro, audit_torch
 from bench.judge.audit.elbo.objective import Loss
+from bench.judge.audit.libraries.audited import LibraryAudit, ObjectiveAudit
 from bench.judge.audit.libraries.examples import BATCH, N_TRAIN, ROWS, Example
-from bench.judge.audit.libraries.reading import LibraryReading, ObjectiveReading
 from bench.judge.audit.libraries.setting import SIZES, batches, library, network, seeded
 
 README_PRIOR = {  # of bayesian-torch's README
@@ -182,7 +182,7 @@ def automatic_guide(corrected: bool, name: str, sizes: Sequence[int] | None = No
         return audit_pyro(model, guide, given, N_TRAIN, loss=library("pyro.infer").Trace_ELBO(), factors=factors)
 
 
-def laplace(corrected: bool) -> ObjectiveReading:
+def laplace(corrected: bool) -> ObjectiveAudit:
     """Fit Laplace(model, 'classification', 'all', 'diag') and compare its precision with the exact one of its rows.
 
     The weight of a tensor says how often the prior counts while the data count once. It is the exact generalised
@@ -201,7 +201,7 @@ def laplace(corrected: bool) -> ObjectiveReading:
         part = added[start : start + exact.numel()]
         weights[name] = float(f"{float((exact * part).sum() / part.square().sum()):.6g}")
         start += exact.numel()
-    return ObjectiveReading("not measured", "nothing is trained by a loss", weights, "", prior**-0.5)
+    return ObjectiveAudit("not measured", "nothing is trained by a loss", weights, "", prior**-0.5)
 
 
 def _exact_diagonal(model: nn.Module, x: Tensor) -> dict[str, Tensor]:
@@ -217,7 +217,7 @@ def _exact_diagonal(model: nn.Module, x: Tensor) -> dict[str, Tensor]:
     return total
 
 
-AUDITS: Mapping[str, Callable[[bool], ElboReport | ObjectiveReading]] = {
+AUDITS: Mapping[str, Callable[[bool], ElboReport | ObjectiveAudit]] = {
     "torchbnn": torchbnn,
     "bayesian_torch": partial(bayesian_torch, passes=1),
     "bayesian_torch, 2 passes": partial(bayesian_torch, passes=2),
@@ -235,12 +235,12 @@ AUDITS: Mapping[str, Callable[[bool], ElboReport | ObjectiveReading]] = {
 """By the example's name. Each is called with True for the objective with the change."""
 
 
-def audit_example(example: Example) -> LibraryReading:
+def audit_example(example: Example) -> LibraryAudit:
     """Audit an example as published and changed; raises MissingFramework where the library is not installed."""
     found = []
     for corrected in (False, True):
         with seeded():
             one = AUDITS[example.name](corrected)
-        found.append(one if isinstance(one, ObjectiveReading) else ObjectiveReading.of(one))
+        found.append(one if isinstance(one, ObjectiveAudit) else ObjectiveAudit.of(one))
     versions = {name: importlib.metadata.version(name) for name in (example.package, "torch")}
-    return LibraryReading(versions, *found)
+    return LibraryAudit(versions, *found)

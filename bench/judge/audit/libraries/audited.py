@@ -18,7 +18,7 @@ if TYPE_CHECKING:  # it imports PyTorch, which a table does not need
 FILE = Path(__file__).with_name("libraries.json")
 
 
-class ObjectiveReading(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+class ObjectiveAudit(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """What the audit of one objective measured."""
 
     slopes: Literal["passes", "fails", "not measured"]  # whether autograd's gradient is the slope of the loss
@@ -28,7 +28,7 @@ class ObjectiveReading(msgspec.Struct, frozen=True, forbid_unknown_fields=True, 
     prior_std: float | None = None
 
     @classmethod
-    def of(cls, report: ElboReport) -> ObjectiveReading:
+    def of(cls, report: ElboReport) -> ObjectiveAudit:
         """Return what a report says of gradients, KL and prior."""
         slopes, scale = report.of("detached-gradient"), report.of("kl-scale")
         weights = {name: _rounded(value) for name, value in report.kl_weights.items()}
@@ -46,28 +46,28 @@ def _rounded(value: float) -> float:
     return float(f"{value:.6g}")
 
 
-class LibraryReading(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class LibraryAudit(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What the audit of one example measured: as the library's text writes it, and with the change."""
 
     versions: Mapping[str, str]  # of the library and of torch
-    published: ObjectiveReading
-    changed: ObjectiveReading
+    published: ObjectiveAudit
+    changed: ObjectiveAudit
 
 
 @cache
-def readings(path: Path = FILE) -> Mapping[str, LibraryReading]:
+def library_audits(path: Path = FILE) -> Mapping[str, LibraryAudit]:
     """Return what was measured of each example, by its name; raises ConfigError if the file has a mistake."""
     try:
-        return msgspec.json.decode(path.read_bytes(), type=dict[str, LibraryReading])
+        return msgspec.json.decode(path.read_bytes(), type=dict[str, LibraryAudit])
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError) as error:
         again = "python -m bench audit --library all --write makes it"
         raise ConfigError(f"{path.name} cannot be read: {error}; {again}") from error
 
 
-def keep(found: Mapping[str, LibraryReading], path: Path = FILE) -> None:
-    """Write readings. Those of examples that `found` lacks stay in the file."""
-    kept = dict(readings(path)) if path.exists() else {}
+def keep(found: Mapping[str, LibraryAudit], path: Path = FILE) -> None:
+    """Write what was measured. Those of examples that `found` lacks stay in the file."""
+    kept = dict(library_audits(path)) if path.exists() else {}
     merged = kept | dict(found)
     text = msgspec.json.format(msgspec.json.encode({name: merged[name] for name in sorted(merged)}), indent=1)
     write_atomically(path, text + b"\n")
-    readings.cache_clear()
+    library_audits.cache_clear()
