@@ -116,8 +116,12 @@ def _fork(job: WorkJob, printed: str) -> tuple[_Process, int]:
     receiver, sender = context.Pipe(duplex=False)
     with receiver, sender:
         process = context.Process(target=forked, args=(job, sender, printed, os.getpid()), daemon=True)
-        with _POLLING:
-            process.start()
+        try:
+            with _POLLING:
+                process.start()
+        except (OSError, EOFError) as error:  # EOFError: the fork server has ended
+            text = f"the fit's process does not start ({error}); this happens where memory is short"
+            raise FitCrashed(text) from error
         return _Forked(process), os.dup(receiver.fileno())
 
 

@@ -55,6 +55,21 @@ def test_the_error_says_how_a_child_ended_and_has_its_output(tmp_path, text, wor
     assert caught.value.printed == printed
 
 
+def test_a_fork_server_that_ends_is_an_error_of_the_fit(tmp_path, monkeypatch):
+    context = supervisor.process_context()
+    monkeypatch.setattr(supervisor, "process_context", lambda: context)
+
+    def ended(_):
+        raise EOFError("unexpected EOF")
+
+    monkeypatch.setattr(context.Process, "start", ended)
+    job = work_job(TOY_CELLS[:1], Options(str(tmp_path)))
+    with pytest.raises(
+        FitCrashed, match=r"process does not start \(unexpected EOF\); this happens where memory is short"
+    ):
+        list(supervise(job))
+
+
 def test_a_child_that_closes_its_output_and_goes_on_is_not_waited_for(tmp_path, monkeypatch):
     how_it_ended = supervisor._how_it_ended
 
