@@ -140,6 +140,8 @@ def test_without_records_every_finding_says_so():
     assert said.pop("blundell2015_pruning").startswith("Pruning has not run yet")
     assert said.pop("blundell2015_hours").startswith("Not timed yet")
     assert said.pop("blundell2015_choices").startswith("The choices that the paper leaves open have not run yet")
+    for name in ("methods", "methods_short"):
+        assert said.pop(name).startswith("No method is measured yet")
     assert set(said.values()) == {NOT_MEASURED}
 
 
@@ -199,7 +201,7 @@ def test_choice_shows_the_corrected_recipe_and_what_knows_nothing_last():
     assert [row[0] for row in rows] == ["mlp", "uniform"]
     assert rows[0][1] == "0.9500"
     assert rows[0][-2:] == ["2 min", "50"]
-    assert rows[1][-2:] == ["2 min !", "50 !"]  # the machine was busy
+    assert rows[1][-2:] == ["2 min!", "50!"]  # the machine was busy
 
 
 def test_reports_that_agree_are_counted_and_those_that_differ_named():

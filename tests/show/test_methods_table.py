@@ -14,7 +14,9 @@ from bench.show.figures import methods, shift
 from bench.show.figures.methods import LINE, front, label_heights
 from bench.show.figures.style import style
 from bench.show.material import Material
-from bench.show.tables.methods import Row, clothes_table, methods_table, order_sentence
+from bench.show.tables.methods import clothes_table, methods_table
+from bench.show.tables.methods_answer import beyond_plain, order_sentence, sentences
+from bench.show.tables.methods_rows import Row
 from tests.synthetic import record
 from tests.tables import shown_rows
 
@@ -120,6 +122,24 @@ def test_the_order_of_methods_is_compared_where_the_seeds_tell_it_on_both_tasks(
     assert "1 more apart on digits alone and 0 more on clothes alone" in said
     assert "two orders of means is 0.67" in said
     assert "with single seeds, 0.33 to 0.67 (n = 3)" in said
+
+
+def test_each_method_is_compared_with_the_plain_network_seed_by_seed():
+    """NLL minus that of mlp corrected, seeds 0 to 2: a -1, -.999, -.998; b +.5, .502, .504; c -.5, .5, 0.
+
+    t of a is -.999 / (.001 / sqrt 3) = -1730, so p = 3e-7; of b 435, p = 5e-6; of c 0. `other` has no costs.
+    """
+    found = learnt({"mlp corrected": 2, "a": 1, "b": 2.5, "c": 2, "other": 1})
+    found[3].numbers["NLL"].update({0: 1.5, 1: 3.5, 2: 4.0})
+    for row in found[:4]:
+        row.costs["training"] = 1.0
+    (one,) = beyond_plain(found)
+    assert one.better == {"a": pytest.approx(-0.999)}
+    assert one.worse == {"b": pytest.approx(0.502)}
+    assert str(one) == "NLL: better with a (-0.999); worse with b (+0.502); 1 cannot be told from it."
+    assert sentences(found)[0].startswith("Which of the 3 methods and recipes beat the plain network (mlp corrected)")
+    assert beyond_plain(found[1:]) == []  # without the plain network
+    assert sentences(found[:1]) == []
 
 
 @pytest.mark.parametrize("profile", ["full", "full_fashion"])

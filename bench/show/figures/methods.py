@@ -12,7 +12,7 @@ from bench.show.figures.figure import FIELD, Figure
 from bench.show.figures.layout import spread
 from bench.show.figures.style import COLOURS, FAINT, INK, SMALL, WIDTH, Axes, Drawing, canvas
 from bench.show.material import Material
-from bench.show.tables.methods import RANKED, Row, half_width, rows
+from bench.show.tables.methods_rows import RANKED, Row, half_width, rows
 
 NAME, TITLE = "methods", "What the quality of a method costs"
 LINE = 0.04  # height of a line of text, as a share of the range of the losses

@@ -14,7 +14,7 @@ from bench.show.figures.figure import FIELD, Figure
 from bench.show.figures.layout import small_multiples
 from bench.show.figures.style import COLOURS, FAINT, Drawing
 from bench.show.material import Material
-from bench.show.tables.methods import PLAIN, Row, rows
+from bench.show.tables.methods_rows import PLAIN, Row, rows
 
 NINE = "by 180 degrees, a 6 looks like a 9"
 KINDS = {

@@ -25,6 +25,7 @@ from bench.show.tables.blundell2015_answer import can_it_be_reproduced, in_one_l
 from bench.show.tables.blundell2015_choices import hours, noise_left, worth_of_choices
 from bench.show.tables.confidence import RecipePlace, Sureness, sureness
 from bench.show.tables.ladder import Mistake, mistakes
+from bench.show.tables.methods_answer import methods_answer, methods_in_short
 from bench.show.tables.verdicts import load_short_names
 
 LEVEL = f"{100 * SURE:g} %"
@@ -334,7 +335,8 @@ def sentences(material: Material) -> dict[str, str]:
         f"{PAPER}_hours": hours(material.paper),
         f"{PAPER}_pruning": noise_left(material.paper),
     }
-    return {"in_short": in_short(material), **found, **paper}
+    methods = {"methods": as_list(methods_answer(material)), "methods_short": methods_in_short(material)}
+    return {"in_short": in_short(material), **found, **methods, **paper}
 
 
 def as_list(points: Sequence[str]) -> str:

@@ -19,7 +19,6 @@ SHORT = Digits(decimals=3)
 PERCENT = Digits(decimals=1)
 FINEST_MS = Digits(decimals=2)  # of times under a millisecond
 UNREACHED = Gap("never", "even the most certain answers are wrong in more than 1 %")
-BUSY = Gap("!", "longer than on an idle machine, because it had other work")
 NO_CURVE = Gap("n/a", "the record has no curve of risk against coverage")
 
 METRICS = {
@@ -108,7 +107,7 @@ def _entry(one: Candidate, column: str) -> Entry:
         return Measured(sample, DIGITS.get(column, SHORT), has_spread=False)
     digits = WHOLE if sample.mean >= 0.001 else FINEST_MS
     short = duration(sample.mean) if column == TRAINING else digits.text(1000 * sample.mean)
-    return Linked(short, sample.sources, BUSY if column in one.busy else None)
+    return Linked(short + ("!" if column in one.busy else ""), sample.sources)
 
 
 def _notes(found: Sequence[Candidate]) -> list[str]:
@@ -126,6 +125,8 @@ def _notes(found: Sequence[Candidate]) -> list[str]:
     baselines = [one.approach for one in found if one.is_baseline]
     if baselines:
         notes.append(f"{', '.join(baselines)}: for comparison, a network that knows nothing.")
+    if any(one.busy for one in found):
+        notes.append("!: longer than on an idle machine, because it had other work.")
     return notes
 
 

@@ -5,66 +5,22 @@ Two methods have different ranks only if their seeds tell them apart.
 
 from __future__ import annotations
 
-import operator
-import statistics
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import NamedTuple
-
-from scipy.stats import kendalltau
+from collections.abc import Iterator, Mapping, Sequence
 
 from bench.core.records import Record
-from bench.core.text import FRACTION, THREE, Digits
+from bench.core.text import THREE
 from bench.data.manifest import FASHION
 from bench.judge.results import Results, described
-from bench.judge.samples import Gap, metric
-from bench.judge.stats.paired import pair
-from bench.judge.stats.places import Order, Rank, orders, places
-from bench.measure.metrics.shifts import ROTATED, STEPS, TRANSLATED, area_key
-from bench.plan.manifests import ApproachManifest
+from bench.judge.samples import Gap
+from bench.judge.stats.places import Rank, places
+from bench.measure.metrics.shifts import ROTATED, STEPS, TRANSLATED
 from bench.plan.recipes import profile_of_task
 from bench.show.material import Material
 from bench.show.table import Entry, Linked, Missing, Table
-from bench.show.tables.choice import RISK, SHORT, refused_for_risk
+from bench.show.tables.choice import RISK
+from bench.show.tables.methods_answer import order_sentence, sentences
+from bench.show.tables.methods_rows import CLOTHES, QUALITIES, RANKED, Quality, Row, half_width, label, rows
 
-PLAIN, PLAIN_RECIPE = "mlp", "corrected"  # the network without a method; costs are multiples of its costs
-BYTES_OF_A_NUMBER = 4  # float32
-REFUSED = "refused"
-
-
-class Quality(NamedTuple):
-    """A column: the metric of the records, how it is shown, and the protocol of the records."""
-
-    key: str  # '': computed by `refused_for_risk`
-    digits: Digits
-    protocol: str = "common"
-    is_shown: bool = True  # False: only in the CSV file
-
-
-QUALITIES: Mapping[str, Quality] = {
-    "accuracy": Quality("mnist/accuracy", FRACTION),
-    "NLL": Quality("mnist/nll", FRACTION),
-    "ECE": Quality("mnist/ece", FRACTION),
-    REFUSED: Quality("", Digits(decimals=1)),
-    "accuracy, turned": Quality(area_key(ROTATED, "accuracy"), SHORT, "shift", is_shown=False),
-    "NLL, turned": Quality(area_key(ROTATED, "nll"), SHORT, "shift"),
-    "accuracy, moved": Quality(area_key(TRANSLATED, "accuracy"), SHORT, "shift", is_shown=False),
-    "NLL, moved": Quality(area_key(TRANSLATED, "nll"), SHORT, "shift"),
-    "clothes": Quality("fashion_mnist/auroc_predictive_entropy", SHORT),
-    "letters": Quality("letters/auroc_predictive_entropy", SHORT),
-    "noise": Quality("noise_gaussian/auroc_predictive_entropy", SHORT),
-}
-CLOTHES: Mapping[str, Quality] = {
-    "accuracy": Quality("fashion_mnist/accuracy", FRACTION),
-    "NLL": Quality("fashion_mnist/nll", FRACTION),
-    "ECE": Quality("fashion_mnist/ece", FRACTION),
-    REFUSED: QUALITIES[REFUSED],
-    "digits": Quality("mnist/auroc_predictive_entropy", SHORT),
-    "letters": QUALITIES["letters"],
-    "noise": QUALITIES["noise"],
-}
-"""The qualities of methods that learnt clothes."""
-RANKED = "NLL"  # the quality that places methods: a proper score, which wrong confidence makes worse
 OF_DIGITS = (
     f"Turned, moved: every tenth test image rotated by {STEPS[ROTATED][0]} to {STEPS[ROTATED][-1]} degrees, moved by "
     f"{STEPS[TRANSLATED][0]} to {STEPS[TRANSLATED][-1]} pixels; mean over the steps (the CSV file has accuracies too). "
@@ -83,66 +39,6 @@ ON_CLOTHES = "methods_fashion"  # the table of methods that learnt clothes
 LONG = "ten-times"  # the variant of a method that has ten times the budget
 
 
-@dataclass(frozen=True)
-class Row:
-    """One method with one recipe: the numbers of each seed, and its costs in units of the plain network."""
-
-    name: str
-    records: Sequence[Record]  # of protocol common
-    shifted: Sequence[Record]  # of protocol shift
-    numbers: Mapping[str, Mapping[int, float]]  # of each quality, by seed
-    costs: Mapping[str, float]  # by name, empty for another network
-    qualities: Mapping[str, Quality] = field(default_factory=lambda: QUALITIES)  # of the task that it learnt
-
-    def mean(self, quality: str) -> float:
-        """Return the mean over seeds of a quality that the row has."""
-        return statistics.fmean(self.numbers[quality].values())
-
-
-def rows(documents: Results, methods: Results, qualities: Mapping[str, Quality] = QUALITIES) -> list[Row]:
-    """Return the plain network, each recipe of each method, then the corrected recipes of the documents.
-
-    Without a value of `RANKED`, a recipe has no row.
-    """
-    plain = _finished(documents, PLAIN, PLAIN_RECIPE)
-    found = [_row(documents, PLAIN, PLAIN_RECIPE, plain, qualities)]
-    for name in methods.classifiers():
-        found += [_row(methods, name, recipe, plain, qualities) for recipe in methods.recipes(name)]
-    others = [name for name in documents.classifiers() if name != PLAIN and documents.has_corrected(name)]
-    found += [_row(documents, name, "corrected", (), qualities) for name in others]
-    return [row for row in found if row.numbers[RANKED]]
-
-
-def _finished(results: Results, approach: str, recipe: str, protocol: str = "common") -> list[Record]:
-    return [record for record in results.cell(approach, recipe, protocol) if record.outcome == "done"]
-
-
-def _row(
-    results: Results, approach: str, recipe: str, plain: Sequence[Record], qualities: Mapping[str, Quality]
-) -> Row:
-    by_protocol = {protocol: _finished(results, approach, recipe, protocol) for protocol in ("common", "shift")}
-    numbers = {name: _by_seed(by_protocol[quality.protocol], quality) for name, quality in qualities.items()}
-    records = by_protocol["common"]
-    entry = results.manifests.get(approach)
-    costs = _costs(entry, records[0], plain[0]) if entry is not None and records and plain and plain[0].epochs else {}
-    return Row(_label(approach, recipe), records, by_protocol["shift"], numbers, costs, qualities)
-
-
-def _by_seed(records: Sequence[Record], quality: Quality) -> dict[int, float]:
-    key = quality.key
-    found = {record.seed: metric(record, key) if key else refused_for_risk(record) for record in records}
-    return {seed: value for seed, value in found.items() if not isinstance(value, Gap)}
-
-
-def _costs(entry: ApproachManifest, record: Record, plain: Record) -> dict[str, float]:
-    cost, size = entry.cost_of(record.corrections), plain.model.n_weights
-    found = {
-        "training": cost.training * len(record.epochs) / len(plain.epochs),
-        "answer": cost.answer(record.timings.predict_draws or 1),
-    }
-    return found if size is None else {**found, "MB": cost.stored * size * BYTES_OF_A_NUMBER / 1e6}
-
-
 def methods_table(material: Material) -> Iterator[Table]:
     """Give the table with a row for each method, the best mean first; no table without records."""
     methods = material.of_other_group("methods").results
@@ -159,45 +55,6 @@ def clothes_table(material: Material) -> Iterator[Table]:
         found = rows(material.of_profile(profile), methods, CLOTHES)
         digits = rows(material.of_profile(size), group.of_profile(size))
         yield _table(found, methods, methods.conditions, CLOTHES, [order_sentence(digits, found)])
-
-
-def order_sentence(digits: Sequence[Row], clothes: Sequence[Row]) -> str:
-    """Say whether the methods have the same order when they learn clothes as when they learn digits."""
-    both = {row.name for row in digits} & {row.name for row in clothes}
-    here, there = (
-        orders({row.name: row.numbers[RANKED] for row in learnt if row.name in both}, is_higher_better=False)
-        for learnt in (digits, clothes)
-    )
-    if len(both) < 2:
-        return f"Does the order by {RANKED} hold? Fewer than two methods have records of both digits and clothes."
-    same = len(set(here) & set(there))
-    opposite = len(set(here) & {Order(one.worse, one.better) for one in there})
-    n_pairs = len(both) * (len(both) - 1) // 2
-    return (
-        f"Does the order by {RANKED} hold? {len(both)} methods learnt digits and clothes: {n_pairs} pairs. The seeds "
-        f"tell {same + opposite} of them apart on both: {same} in the same order, {opposite} in the opposite one. They "
-        f"tell {len(here) - same - opposite} more apart on digits alone and {len(there) - same - opposite} more on "
-        f"clothes alone (each task paired by seed, Holm). {_rank_correlation(digits, clothes, both)}"
-    )
-
-
-def _rank_correlation(digits: Sequence[Row], clothes: Sequence[Row], names: Collection[str]) -> str:
-    """Say how alike the two orders are, without asking whether seeds tell the methods apart."""
-    here, there = (
-        {row.name: row.numbers[RANKED] for row in learnt if row.name in names} for learnt in (digits, clothes)
-    )
-    seeds = sorted(set.intersection(*(set(numbers) for learnt in (here, there) for numbers in learnt.values())))
-
-    def tau(of: Callable[[Mapping[int, float]], float]) -> float:
-        return float(kendalltau([of(here[name]) for name in names], [of(there[name]) for name in names]).statistic)
-
-    alone = [tau(operator.itemgetter(seed)) for seed in seeds]
-    single = f"; with single seeds, {min(alone):.2f} to {max(alone):.2f} (n = {len(alone)})" if len(alone) > 1 else ""
-    of_means = tau(lambda numbers: statistics.fmean(numbers.values()))
-    return (
-        f"Kendall's rank correlation of the two orders of means is {of_means:.2f}, where 1 is the same order and 0 no "
-        f"relation{single}."
-    )
 
 
 def _table(
@@ -228,7 +85,7 @@ def _table(
         caption,
         ["method", "place", *_shown(qualities), *COSTS, "seeds"],
         [_entries(row, ranked[row.name]) for row in found],
-        [*notes, *_long_budgets(found, methods, "" if is_of_digits else f" --task {FASHION}")],
+        [*sentences(found), *notes, *_long_budgets(found, methods, "" if is_of_digits else f" --task {FASHION}")],
         conditions=described(conditions, seeds),
         origin=methods.origin(),
         lines=[_line(row, ranked[row.name]) for row in found],
@@ -244,15 +101,11 @@ def _long_budgets(found: Sequence[Row], methods: Results, task: str) -> list[str
     }
     shown = {row.name for row in found}
     missing = [
-        f"Missing row: {label} (python -m bench run {name} --recipe {recipe}+{LONG}{task} makes its records)."
+        f"Missing row: {long} (python -m bench run {name} --recipe {recipe}+{LONG}{task} makes its records)."
         for name, recipe in able.items()
-        if (label := _label(name, f"{recipe}+{LONG}")) not in shown
+        if (long := label(name, f"{recipe}+{LONG}")) not in shown
     ]
     return [" ".join([f"Methods with a recipe of ten times the budget: {', '.join(able)}.", *missing])] if able else []
-
-
-def _label(approach: str, recipe: str) -> str:
-    return approach if recipe == "published" else f"{approach} {recipe.removeprefix('published+')}"
 
 
 def _shown(qualities: Mapping[str, Quality]) -> list[str]:
@@ -280,12 +133,6 @@ def _quality(row: Row, name: str) -> Entry:
     sources, half = _sources(records), half_width(values)
     text = quality.digits.text(row.mean(name))
     return Linked(text if half is None else f"{text} +- {quality.digits.text(half)}", sources)
-
-
-def half_width(values: Mapping[int, float]) -> float | None:
-    """Return the half-width of the 95 % t interval of the mean over seeds, None for one seed."""
-    paired = pair(dict.fromkeys(values, 0.0), values)
-    return None if paired is None else paired.half_width()
 
 
 def _line(row: Row, place: Rank) -> dict[str, str | float | None]:

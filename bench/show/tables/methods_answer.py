@@ -1,0 +1,164 @@
+"""What the methods are worth: which beat the plain network, and whether their order holds on another task."""
+
+from __future__ import annotations
+
+import operator
+import statistics
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+from scipy.stats import kendalltau
+
+from bench.core.text import listed
+from bench.judge.stats.paired import pair
+from bench.judge.stats.places import Order, orders
+from bench.judge.stats.prediction import holm
+from bench.judge.stats.rule import ALPHA
+from bench.show.material import Material
+from bench.show.tables.methods_rows import PLAIN, PLAIN_RECIPE, RANKED, Row, label, rows
+
+WORDS: Mapping[str, tuple[str, bool]] = {
+    RANKED: (RANKED, False),
+    "accuracy": ("accuracy", True),
+    "ECE": ("ECE", False),
+    "NLL, turned": ("NLL on turned digits", False),
+    "clothes": ("AUROC on clothes", True),
+    "digits": ("AUROC on digits", True),
+    "letters": ("AUROC on letters", True),
+    "noise": ("AUROC on noise", True),
+}
+"""The qualities that are compared with the plain network's: in words, and whether more is better."""
+IN_SHORT = (RANKED, "accuracy", "clothes")
+NAMED = 3  # methods that a sentence names; it counts the others
+NOT_MEASURED = "No method is measured yet: `python -m bench run --group methods` makes the records."
+
+
+@dataclass(frozen=True)
+class Beyond:
+    """The methods whose difference from the plain network, in one quality, chance does not explain."""
+
+    quality: str
+    n_methods: int
+    better: Mapping[str, float]  # mean difference over paired seeds; the largest first
+    worse: Mapping[str, float]
+
+    @property
+    def n_unclear(self) -> int:
+        """Return for how many methods chance can explain the difference."""
+        return self.n_methods - len(self.better) - len(self.worse)
+
+    def who(self) -> str:
+        """Name the better methods if they are few, else count them."""
+        return listed([*self.better]) if 0 < len(self.better) <= NAMED else str(len(self.better) or "none")
+
+    def __str__(self) -> str:
+        """Return the differences as a line."""
+        better, worse = _named(self.better), _named(self.worse)
+        words, _ = WORDS[self.quality]
+        return f"{words}: better with {better}; worse with {worse}; {self.n_unclear} cannot be told from it."
+
+
+def methods_answer(material: Material) -> list[str]:
+    """Say which methods are better and worse than the plain network on digits: an opening, then each quality."""
+    return sentences(_rows_on_digits(material)) or [NOT_MEASURED]
+
+
+def methods_in_short(material: Material) -> str:
+    """Say the same of NLL, accuracy and clothes, in one sentence."""
+    found = [one for one in beyond_plain(_rows_on_digits(material)) if one.quality in IN_SHORT]
+    if not found:
+        return NOT_MEASURED
+    parts = "; ".join(f"{one.who()} by {WORDS[one.quality][0]} (worse: {len(one.worse)})" for one in found)
+    n_methods = found[0].n_methods
+    return (
+        f"Of {n_methods} methods and recipes on that architecture, these beat the plain network beyond chance: {parts}."
+    )
+
+
+def sentences(found: Sequence[Row]) -> list[str]:
+    """Return the lines of `beyond_plain` after an opening; nothing without lines."""
+    lines = beyond_plain(found)
+    if not lines:
+        return []
+    opening = (
+        f"Which of the {lines[0].n_methods} methods and recipes beat the plain network ({PLAIN} {PLAIN_RECIPE}) beyond "
+        "chance? In brackets: the mean difference over paired seeds. Holm's correction is over the methods of a line."
+    )
+    return [opening, *map(str, lines)]
+
+
+def beyond_plain(found: Sequence[Row]) -> list[Beyond]:
+    """Compare the methods with the plain network, quality by quality.
+
+    Only methods that train the plain network's architecture are compared: paired t tests over seeds, with Holm's
+    correction over the methods of one quality. The list is empty without the plain network or without a method.
+    """
+    plain = next((row for row in found if row.name == label(PLAIN, PLAIN_RECIPE)), None)
+    others = [row for row in found if row.costs and row is not plain]
+    if plain is None or not others:
+        return []
+    return [_compared(name, plain, others) for name in WORDS if plain.numbers.get(name)]
+
+
+def _rows_on_digits(material: Material) -> list[Row]:
+    return rows(material.results, material.of_other_group("methods").results)
+
+
+def _compared(quality: str, plain: Row, others: Sequence[Row]) -> Beyond:
+    _, is_higher_better = WORDS[quality]
+    pairs = {row.name: pair(plain.numbers[quality], row.numbers[quality]) for row in others}
+    tested = {name: (paired.mean, paired.p) for name, paired in pairs.items() if paired and paired.p is not None}
+    adjusted = holm({name: p for name, (_, p) in tested.items()})
+    clear = {name: mean for name, (mean, _) in tested.items() if adjusted[name] < ALPHA}
+    ordered = sorted(clear, key=lambda name: abs(clear[name]), reverse=True)
+    better = {name: clear[name] for name in ordered if (clear[name] > 0) == is_higher_better}
+    worse = {name: clear[name] for name in ordered if name not in better}
+    return Beyond(quality, len(others), better, worse)
+
+
+def _named(differences: Mapping[str, float]) -> str:
+    """Name the methods with the largest differences, and count the others."""
+    if not differences:
+        return "none"
+    named = [f"{name} ({mean:+#.3g})" for name, mean in [*differences.items()][:NAMED]]
+    more = len(differences) - len(named)
+    return listed([*named, *([f"{more} more"] if more else [])])
+
+
+def order_sentence(digits: Sequence[Row], clothes: Sequence[Row]) -> str:
+    """Say whether the methods have the same order when they learn clothes as when they learn digits."""
+    both = {row.name for row in digits} & {row.name for row in clothes}
+    here, there = (
+        orders({row.name: row.numbers[RANKED] for row in learnt if row.name in both}, is_higher_better=False)
+        for learnt in (digits, clothes)
+    )
+    if len(both) < 2:
+        return f"Does the order by {RANKED} hold? Fewer than two methods have records of both digits and clothes."
+    same = len(set(here) & set(there))
+    opposite = len(set(here) & {Order(one.worse, one.better) for one in there})
+    n_pairs = len(both) * (len(both) - 1) // 2
+    return (
+        f"Does the order by {RANKED} hold? {len(both)} methods learnt digits and clothes: {n_pairs} pairs. The seeds "
+        f"tell {same + opposite} of them apart on both: {same} in the same order, {opposite} in the opposite one. They "
+        f"tell {len(here) - same - opposite} more apart on digits alone and {len(there) - same - opposite} more on "
+        f"clothes alone (each task paired by seed, Holm). {_rank_correlation(digits, clothes, both)}"
+    )
+
+
+def _rank_correlation(digits: Sequence[Row], clothes: Sequence[Row], names: Collection[str]) -> str:
+    """Say how alike the two orders are, without asking whether seeds tell the methods apart."""
+    here, there = (
+        {row.name: row.numbers[RANKED] for row in learnt if row.name in names} for learnt in (digits, clothes)
+    )
+    seeds = sorted(set.intersection(*(set(numbers) for learnt in (here, there) for numbers in learnt.values())))
+
+    def tau(of: Callable[[Mapping[int, float]], float]) -> float:
+        return float(kendalltau([of(here[name]) for name in names], [of(there[name]) for name in names]).statistic)
+
+    alone = [tau(operator.itemgetter(seed)) for seed in seeds]
+    single = f"; with single seeds, {min(alone):.2f} to {max(alone):.2f} (n = {len(alone)})" if len(alone) > 1 else ""
+    of_means = tau(lambda numbers: statistics.fmean(numbers.values()))
+    return (
+        f"Kendall's rank correlation of the two orders of means is {of_means:.2f}, where 1 is the same order and 0 no "
+        f"relation{single}."
+    )

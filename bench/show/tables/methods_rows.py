@@ -1,0 +1,127 @@
+"""The rows of the tables of methods: the numbers of each method and seed, and its costs."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from bench.core.records import Record
+from bench.core.text import FRACTION, Digits
+from bench.judge.results import Results
+from bench.judge.samples import Gap, metric
+from bench.judge.stats.paired import pair
+from bench.measure.metrics.shifts import ROTATED, TRANSLATED, area_key
+from bench.plan.manifests import ApproachManifest
+from bench.show.tables.choice import SHORT, refused_for_risk
+
+PLAIN, PLAIN_RECIPE = "mlp", "corrected"  # the network without a method; costs are multiples of its costs
+BYTES_OF_A_NUMBER = 4  # float32
+REFUSED = "refused"
+
+
+class Quality(NamedTuple):
+    """A column: the metric of the records, how it is shown, and the protocol of the records."""
+
+    key: str  # '': computed by `refused_for_risk`
+    digits: Digits
+    protocol: str = "common"
+    is_shown: bool = True  # False: only in the CSV file
+
+
+QUALITIES: Mapping[str, Quality] = {
+    "accuracy": Quality("mnist/accuracy", FRACTION),
+    "NLL": Quality("mnist/nll", FRACTION),
+    "ECE": Quality("mnist/ece", FRACTION),
+    REFUSED: Quality("", Digits(decimals=1)),
+    "accuracy, turned": Quality(area_key(ROTATED, "accuracy"), SHORT, "shift", is_shown=False),
+    "NLL, turned": Quality(area_key(ROTATED, "nll"), SHORT, "shift"),
+    "accuracy, moved": Quality(area_key(TRANSLATED, "accuracy"), SHORT, "shift", is_shown=False),
+    "NLL, moved": Quality(area_key(TRANSLATED, "nll"), SHORT, "shift"),
+    "clothes": Quality("fashion_mnist/auroc_predictive_entropy", SHORT),
+    "letters": Quality("letters/auroc_predictive_entropy", SHORT),
+    "noise": Quality("noise_gaussian/auroc_predictive_entropy", SHORT),
+}
+CLOTHES: Mapping[str, Quality] = {
+    "accuracy": Quality("fashion_mnist/accuracy", FRACTION),
+    "NLL": Quality("fashion_mnist/nll", FRACTION),
+    "ECE": Quality("fashion_mnist/ece", FRACTION),
+    REFUSED: QUALITIES[REFUSED],
+    "digits": Quality("mnist/auroc_predictive_entropy", SHORT),
+    "letters": QUALITIES["letters"],
+    "noise": QUALITIES["noise"],
+}
+"""The qualities of methods that learnt clothes."""
+RANKED = "NLL"  # the quality that places methods: a proper score, which wrong confidence makes worse
+
+
+@dataclass(frozen=True)
+class Row:
+    """One method with one recipe: the numbers of each seed, and its costs in units of the plain network."""
+
+    name: str
+    records: Sequence[Record]  # of protocol common
+    shifted: Sequence[Record]  # of protocol shift
+    numbers: Mapping[str, Mapping[int, float]]  # of each quality, by seed
+    costs: Mapping[str, float]  # by name, empty for another network
+    qualities: Mapping[str, Quality] = field(default_factory=lambda: QUALITIES)  # of the task that it learnt
+
+    def mean(self, quality: str) -> float:
+        """Return the mean over seeds of a quality that the row has."""
+        return statistics.fmean(self.numbers[quality].values())
+
+
+def rows(documents: Results, methods: Results, qualities: Mapping[str, Quality] = QUALITIES) -> list[Row]:
+    """Return the plain network, each recipe of each method, then the corrected recipes of the documents.
+
+    Without a value of `RANKED`, a recipe has no row.
+    """
+    plain = _finished(documents, PLAIN, PLAIN_RECIPE)
+    found = [_row(documents, PLAIN, PLAIN_RECIPE, plain, qualities)]
+    for name in methods.classifiers():
+        found += [_row(methods, name, recipe, plain, qualities) for recipe in methods.recipes(name)]
+    others = [name for name in documents.classifiers() if name != PLAIN and documents.has_corrected(name)]
+    found += [_row(documents, name, "corrected", (), qualities) for name in others]
+    return [row for row in found if row.numbers[RANKED]]
+
+
+def _finished(results: Results, approach: str, recipe: str, protocol: str = "common") -> list[Record]:
+    return [record for record in results.cell(approach, recipe, protocol) if record.outcome == "done"]
+
+
+def _row(
+    results: Results, approach: str, recipe: str, plain: Sequence[Record], qualities: Mapping[str, Quality]
+) -> Row:
+    by_protocol = {protocol: _finished(results, approach, recipe, protocol) for protocol in ("common", "shift")}
+    numbers = {name: _by_seed(by_protocol[quality.protocol], quality) for name, quality in qualities.items()}
+    records = by_protocol["common"]
+    entry = results.manifests.get(approach)
+    costs = _costs(entry, records[0], plain[0]) if entry is not None and records and plain and plain[0].epochs else {}
+    return Row(label(approach, recipe), records, by_protocol["shift"], numbers, costs, qualities)
+
+
+def _by_seed(records: Sequence[Record], quality: Quality) -> dict[int, float]:
+    key = quality.key
+    found = {record.seed: metric(record, key) if key else refused_for_risk(record) for record in records}
+    return {seed: value for seed, value in found.items() if not isinstance(value, Gap)}
+
+
+def _costs(entry: ApproachManifest, record: Record, plain: Record) -> dict[str, float]:
+    cost, size = entry.cost_of(record.corrections), plain.model.n_weights
+    found = {
+        "training": cost.training * len(record.epochs) / len(plain.epochs),
+        "answer": cost.answer(record.timings.predict_draws or 1),
+    }
+    return found if size is None else {**found, "MB": cost.stored * size * BYTES_OF_A_NUMBER / 1e6}
+
+
+def label(approach: str, recipe: str) -> str:
+    """Return the name of the row of an approach's recipe."""
+    return approach if recipe == "published" else f"{approach} {recipe.removeprefix('published+')}"
+
+
+def half_width(values: Mapping[int, float]) -> float | None:
+    """Return the half-width of the 95 % t interval of the mean over seeds, None for one seed."""
+    paired = pair(dict.fromkeys(values, 0.0), values)
+    return None if paired is None else paired.half_width()
