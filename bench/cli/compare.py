@@ -158,6 +158,12 @@ def _submit(arguments: argparse.Namespace) -> int:
     print(
         f"{counted(n_records, 'record')} in {arguments.to}; others check them by: bench compare {arguments.to} --verify"
     )
+    final = Store(arguments.to)
+    without = sum(not final.record_path(record).with_suffix(".npz").is_file() for record in records)
+    if without:
+        warn(
+            f"{without} of them have no per-row scores, so nobody can compute their numbers again; bench run makes some"
+        )
     if refused:
         return FAILED
     return INCOMPLETE if problems else 0

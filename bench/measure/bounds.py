@@ -96,15 +96,20 @@ def _calibration(confidence: Within, hits: BoolArray, first: IntArray, last: Int
     return least / len(hits), (np.maximum(-low, high).sum() + open_rows) / len(hits)
 
 
-def risk_coverage_area(confidence: Within, hits: BoolArray) -> Bounds:
-    """Return the bounds of the area. It is largest if, at equal confidence, wrong rows come before right ones."""
-    best = _area(np.where(hits, confidence.high, confidence.low), hits, first=hits)
-    return best, _area(np.where(hits, confidence.low, confidence.high), hits, first=~hits)
+def risks(confidence: Within, hits: BoolArray) -> Within:
+    """Return the bounds of the risk if the 1, 2, ... N surest rows are answered.
+
+    It is largest if the wrong rows are as sure as they may be, the right ones as unsure, and if at equal confidence
+    wrong rows come first.
+    """
+    best = _risks(np.where(hits, confidence.high, confidence.low), hits, first=hits)
+    return Within(best, _risks(np.where(hits, confidence.low, confidence.high), hits, first=~hits))
 
 
-def _area(confidence: FloatArray, hits: BoolArray, first: BoolArray) -> float:
+def _risks(confidence: FloatArray, hits: BoolArray, first: BoolArray) -> FloatArray:
     errors = ~hits[np.lexsort((~first, -confidence))]
-    return float((errors.cumsum() / np.arange(1, len(errors) + 1)).mean())
+    risk: FloatArray = errors.cumsum() / np.arange(1, len(errors) + 1)
+    return risk
 
 
 def refusals(rule: RefusalRule, confidence: Within, draws: Draws) -> tuple[BoolArray, BoolArray]:

@@ -12,7 +12,7 @@ import numpy as np
 
 from bench.core.folder import Problem
 from bench.core.metric_table import LARGEST, PROMISED_OF_SURE, RIGHT_OF_SURE, ROUNDING, SCORES, SHARE_SURE, SURE
-from bench.core.records import Record
+from bench.core.records import Arrays, Record
 from bench.core.row_scores import Scores
 from bench.core.store import Store
 from bench.measure.bounds import (
@@ -23,10 +23,11 @@ from bench.measure.bounds import (
     ece,
     ece_equal_mass,
     refusals,
-    risk_coverage_area,
+    risks,
     selective_accuracy,
     told_apart,
 )
+from bench.measure.curves import NO_ARRAYS, made_by_curves, points, points_between
 from bench.measure.metrics.arrays import BoolArray
 from bench.measure.metrics.classification import disagreement_rate
 from bench.measure.metrics.refusal import MEDIAN_RULE, STRICT_RULE
@@ -63,28 +64,32 @@ def _found_in(record: Record, store: Store) -> list[str]:
     key = (record.sha256, record.scores_sha256 or "")
     if key not in _compared:
         scores = store.scores(record) if record.scores_sha256 else {}
-        found = contradictions(record.metrics, scores)
+        found = contradictions(record.metrics, scores, record.arrays)
         if not scores:  # not cached, because another folder may have the scores of the same record
             return found
         _compared[key] = found
     return _compared[key]
 
 
-def contradictions(metrics: Mapping[str, float | None], scores: Scores) -> list[str]:
-    """Return a text for every metric that contradicts the record's scores (from `Store.scores`).
+def contradictions(metrics: Mapping[str, float | None], scores: Scores, arrays: Arrays = NO_ARRAYS) -> list[str]:
+    """Return a text for every metric, and for a point of every curve, that contradicts the record's scores.
 
-    A record of protocol `shift` has no scores. There, an area must be the area under the record's own curve.
+    A record of protocol `shift` has no scores (from `Store.scores`). There, an area must be the area under the
+    record's own curve.
     """
-    return compared(metrics, scores)[0]
+    return compared(metrics, scores, arrays)[0]
 
 
-def compared(metrics: Mapping[str, float | None], scores: Scores) -> tuple[list[str], list[str]]:
+def compared(
+    metrics: Mapping[str, float | None], scores: Scores, arrays: Arrays = NO_ARRAYS
+) -> tuple[list[str], list[str]]:
     """Return the texts of `contradictions`, and the names of the metrics that the scores do not determine."""
     bounds = [("scores make", key, *both) for key, both in _bounds(scores)]
-    bounds += [("curve makes", key, value, value) for key, value in areas(metrics)]
+    bounds += [("curve makes", key, value, value) for key, value in (*areas(metrics), *made_by_curves(arrays))]
     found, undetermined = [], {key for key, value in metrics.items() if value is not None}
+    numbers = {**metrics, **points(arrays)}
     for origin, key, low, high in bounds:
-        value = metrics.get(key)
+        value = numbers.get(key)
         if value is None:
             continue
         slack = SUMMED * max(abs(low), abs(high))
@@ -92,6 +97,10 @@ def compared(metrics: Mapping[str, float | None], scores: Scores) -> tuple[list[
             found.append(f"{key} is {value:.6g}, but its {origin} it {low:.6g} to {high:.6g}")
         if high - low <= DETERMINED * abs(value):
             undetermined.discard(key)
+    known = {key for _, key, *_ in bounds}
+    for key in points(arrays):
+        if key not in known and f"{key.partition('/')[0]}/risk_coverage_area" in known:
+            found.append(f"{key} is on its curve, but not one of the points that the scores make")
     return found, sorted(undetermined)
 
 
@@ -148,7 +157,9 @@ def _of_confidence(confidence: Within, hits: BoolArray | None) -> Iterator[tuple
         yield PROMISED_OF_SURE, Within(confidence.low * least, confidence.high * most).mean()
         yield "ece", ece(confidence, hits)
         yield "ece_equal_mass", ece_equal_mass(confidence, hits)
-        yield "risk_coverage_area", risk_coverage_area(confidence, hits)
+        risk = risks(confidence, hits)
+        yield "risk_coverage_area", risk.mean()
+        yield from points_between(risk)
 
 
 def _of_draws(confidence: Within, hits: BoolArray | None, draws: Draws) -> Iterator[tuple[str, Bounds]]:

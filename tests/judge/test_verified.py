@@ -60,6 +60,55 @@ def test_an_edited_metric_is_refused(entry, capsys, metric, change):
     assert "refused" in capsys.readouterr().out
 
 
+def flat_risk(arrays):
+    """No risk at all, but at coverage 1: the column `refused` of two tables comes from this curve."""
+    return structs.replace(
+        arrays.risk_coverage, risk=[*[0.0] * (len(arrays.risk_coverage.risk) - 1), arrays.risk_coverage.risk[-1]]
+    )
+
+
+def fewer_points(arrays):
+    """Every other coverage is moved, so that no score makes its risk."""
+    return structs.replace(
+        arrays.risk_coverage, coverage=[0.9 * at for at in arrays.risk_coverage.coverage[:-1]] + [1.0]
+    )
+
+
+@pytest.mark.parametrize(
+    ("edited", "why"),
+    [(flat_risk, "mnist/risk at coverage"), (fewer_points, "not one of the points that the scores make")],
+)
+def test_an_edited_risk_curve_is_refused(entry, edited, why):
+    store, (first, _), scores = entry
+    arrays = structs.replace(first.arrays, risk_coverage=edited(first.arrays))
+    store.write(structs.replace(first, arrays=arrays), scores)
+    assert any(why in one for one in refusals(store))
+
+
+def test_a_curve_that_contradicts_the_metrics_is_refused_without_scores(entry):
+    """Each bin as right as it is confident makes an ECE of 0; risk 0 of all rows makes an accuracy of 1."""
+    store, (first, _), _ = entry
+    bins, risk = first.arrays.reliability, first.arrays.risk_coverage
+    perfect = structs.replace(
+        first.arrays,
+        reliability=structs.replace(bins, accuracy=bins.confidence),
+        risk_coverage=structs.replace(risk, risk=[0.0] * len(risk.risk)),
+    )
+    store.write(structs.replace(first, arrays=perfect), {})
+    found = refusals(store)
+    assert any("mnist/ece is" in why and "its curve makes it 0 to 0" in why for why in found)
+    assert any("mnist/accuracy is" in why and "its curve makes it 1 to 1" in why for why in found)
+
+
+def test_other_settings_and_other_epochs_than_the_recipe_has_are_refused(entry):
+    store, (first, second), scores = entry
+    store.write(structs.replace(first, recipe_values={**first.recipe_values, "learning_rate": 0.5}), scores)
+    store.write(structs.replace(second, epochs=[]), store.scores(second))
+    found = refusals(store)
+    assert "its learning_rate is 0.5, its recipe has 0.001" in found
+    assert "it lists 0 epochs, its settings have 1" in found
+
+
 def test_other_test_rows_are_refused(entry):
     """Labels and answers in another order: the metrics stay the same, but the rows are others."""
     store, (first, _), scores = entry

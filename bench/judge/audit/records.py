@@ -128,7 +128,7 @@ def _recomputed(name: str, records: Iterable[Record], store: Store) -> Iterator[
     for record in records:
         scores = store.scores(record)
         compared += bool(scores)
-        others += [f"{_name(record)}: {why}" for why in contradictions(record.metrics, scores)]
+        others += [f"{_name(record)}: {why}" for why in contradictions(record.metrics, scores, record.arrays)]
     if compared or others:
         detail = f"metrics of {compared} records computed again from their scores, {len(others)} contradictions"
         outcome: FindingOutcome = "fails" if others else "passes"

@@ -73,7 +73,8 @@ class Side:
         unsound = [problem.reason for problem in problems]
         for record in done.values():  # checked, because a folder may come from other people
             unsound += [
-                f"{name}: {record.title}: {why}" for why in contradictions(record.metrics, store.scores(record))
+                f"{name}: {record.title}: {why}"
+                for why in contradictions(record.metrics, store.scores(record), record.arrays)
             ]
         return cls(store, found[0], done, tuple(unsound), tuple(unfinished))
 

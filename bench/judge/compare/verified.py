@@ -14,8 +14,10 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
+from bench.core.canonical import plain
 from bench.core.errors import ConfigError, DataMissing
 from bench.core.metric_table import BRIER, ENTROPY, NATS, unit_of
+from bench.core.reasons import in_words
 from bench.core.records import Record
 from bench.core.store import Store
 from bench.data.fingerprint import split_hash
@@ -24,6 +26,7 @@ from bench.data.splits import SPLIT_NAMES, load_split
 from bench.measure.measuring import first_rows
 from bench.measure.metrics.arrays import FloatArray
 from bench.measure.recomputed import compared, contradictions
+from bench.plan.cells import Selection, cells
 from bench.plan.freshness import why_stale
 from bench.plan.manifests import ApproachManifest
 from bench.plan.recipes import is_profile, profile, resolve
@@ -32,7 +35,10 @@ from bench.plan.registry import manifests
 CLOSE = 1e-4  # relative difference; of two true runs, below 1 % of the rows' NLLs and 10 % of the metrics are closer
 FEW = 5  # fewer numbers may all be close by chance
 SMOOTH = (NATS, ENTROPY, BRIER)  # units of metrics that are not shares of rows, so seldom equal by chance
-UNSEEN = "whether a fit used test rows in a way that its record does not tell: train it again to know"
+UNSEEN = (
+    "whether a fit used test rows in a way that its record does not tell, whether seeds were left out, and times: "
+    "train it again to know"
+)
 
 Judged = Literal["refused", "not checked"]
 
@@ -64,6 +70,8 @@ def _of_record(record: Record, store: Store) -> Iterator[tuple[Judged, str]]:
         yield "not checked", "its approach is not installed here: recipe, versions and training rows are unknown"
     elif why := why_stale(record):
         yield "refused", why
+    else:
+        yield from _settings(record)
     made_from = record.provenance.data_sha256
     if not made_from:
         yield "not checked", "it does not say from which data it was made"
@@ -72,6 +80,27 @@ def _of_record(record: Record, store: Store) -> Iterator[tuple[Judged, str]]:
     if entry is not None and entry.task == "mnist":
         yield from _trained(record, entry)
     yield from _scored(record, store)
+
+
+def _settings(record: Record) -> Iterator[tuple[Judged, str]]:
+    """Compare the settings with the recipe's, and the epochs with the settings."""
+    n_epochs = record.recipe_values.get("epochs", len(record.epochs))
+    if len(record.epochs) != n_epochs:
+        yield "refused", f"it lists {len(record.epochs)} epochs, its settings have {n_epochs}"
+    try:
+        chosen = Selection(
+            (record.approach,), recipes=(record.recipe,), protocols=(record.protocol,), profile=record.profile
+        )
+        (planned,) = cells(chosen)
+    except ConfigError as error:
+        yield "not checked", f"its settings: {error}"
+        return
+    if planned.skip:
+        yield "not checked", f"its settings: {in_words(planned.skip)}"
+    for name, value in record.recipe_values.items():
+        wanted = planned.values.get(name, value)
+        if plain(value) != plain(wanted):
+            yield "refused", f"its {name} is {value}, its recipe has {wanted}"
 
 
 def _trained(record: Record, entry: ApproachManifest) -> Iterator[tuple[Judged, str]]:
@@ -110,7 +139,7 @@ def _scored(record: Record, store: Store) -> Iterator[tuple[Judged, str]]:
     """Compute the metrics from the scores, and compare the scored rows with the test rows."""
     if not store.record_path(record).with_suffix(".npz").is_file():
         yield "not checked", "no scores of its rows are there: its metrics cannot be computed again"
-        yield from (("refused", why) for why in contradictions(record.metrics, {}))
+        yield from (("refused", why) for why in contradictions(record.metrics, {}, record.arrays))
         return
     scores = store.scores(record)
     if not scores:
@@ -120,7 +149,7 @@ def _scored(record: Record, store: Store) -> Iterator[tuple[Judged, str]]:
     if f"{inside}/label" not in scores:
         yield "not checked", "its scores are of no test rows"
         return
-    found, untold = compared(record.metrics, scores)
+    found, untold = compared(record.metrics, scores, record.arrays)
     yield from (("refused", why) for why in found)
     if untold:
         names = sorted({key.partition("/")[2] for key in untold})
