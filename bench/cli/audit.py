@@ -102,7 +102,7 @@ def _audit_library(arguments: argparse.Namespace) -> int:
         print(shown(f"not audited: {message}"))
     if arguments.write:
         keep(found)
-    return 0
+    return INCOMPLETE if absent else 0
 
 
 def _check_one(arguments: argparse.Namespace, given: str) -> int:

@@ -12,12 +12,13 @@ from bench.show.table import Entry, Missing, Table
 COLUMNS = ["example", "version", "KL an epoch", "gradients are slopes", "prior", "as if N", "follows", "its line"]
 COLUMNS += ["change", "KL after it"]
 CAPTION = (
-    f"The objective that each library's README or tutorial trains, on the network 784-400-400-10 for N = {N_TRAIN:,} "
-    "images unless the row names other sizes, at the batch size in brackets. Nothing is trained. KL an epoch: how "
-    "often an epoch counts the KL of a tensor while it counts the data once; 1 is an ELBO. W1 to W3 are the weights of "
-    "the layers, b1 to b3 the biases; one number stands for all equal ones. Gradients are slopes: whether autograd's "
-    "gradient is the slope of the loss. Prior: its standard deviation. As if N: the number of training images for "
-    "which this weight would be right. KL after it: KL an epoch, audited again with the change made."
+    "The objective that each library's README or tutorial trains; for Pyro, which has no such example, a usual one. "
+    f"The network is 784-400-400-10 for N = {N_TRAIN:,} images unless the row names others. In brackets: the batch "
+    "size. Nothing is trained. KL an epoch: how often an epoch counts the KL of a tensor while it counts the data once;"
+    " 1 is an ELBO. W1 to W3 are the weights of the layers, b1 to b3 the biases; one number stands for all equal ones. "
+    "Gradients are slopes: whether autograd's gradient is the slope of the loss. Prior: its standard deviation. As if "
+    "N: the number of training images for which this weight would be right. KL after it: KL an epoch, audited again "
+    "with the change made."
 )
 TENSORS = ("W1", "b1", "W2", "b2", "W3", "b3")
 ALIKE = 0.05  # of a weight: the tolerance of the rule kl-scale
