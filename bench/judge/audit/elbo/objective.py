@@ -19,6 +19,7 @@ from torch import Tensor
 
 from bench.core.errors import ConfigError
 from bench.core.streams import own_noise, stream_seed
+from bench.judge.audit.elbo.aliases import by_storage, overlap
 
 Batch = Sequence[object]  # the arguments of the loss: usually (x, y)
 Loss = Callable[..., Tensor]  # called with a batch
@@ -79,8 +80,10 @@ class AuditedObjective:
         nll: Loss | None = None,
     ) -> None:
         """Keep the arguments; raises ConfigError if they cannot be audited."""
-        self._leaves = _by_storage(_named(parameters))
-        self.named = {name: leaves[0] for name, leaves in self._leaves.items()}  # trained or not
+        given = _named(parameters)
+        self._shared = by_storage(given)
+        found = {name: value for shared in self._shared for name, value in shared.named.items()}
+        self.named = {name: found[name] for name in given if name in found}  # trained or not
         self.parameters = {name: value for name, value in self.named.items() if value.requires_grad}
         self._is_moved = False
         self.batches = [arguments(batch) for batch in batches]
@@ -124,19 +127,18 @@ class AuditedObjective:
 
     def gradient(self, value: Tensor) -> Gradient:
         """Return the gradient of a scalar by name, float64; zero where autograd sees no path."""
-        found = {name: torch.zeros(p.shape, dtype=torch.float64) for name, p in self.parameters.items()}
         if not value.requires_grad:
-            return found
-        leaves = [(name, leaf) for name in self.parameters for leaf in self._leaves[name] if leaf.requires_grad]
-        slopes = torch.autograd.grad(value, [leaf for _, leaf in leaves], allow_unused=True)
-        for (name, _), slope in zip(leaves, slopes, strict=True):
-            if slope is not None:  # several names of one storage: their gradients add up
-                found[name] = found[name] + slope.detach().cpu().double().reshape(found[name].shape)
-        return found
+            return {name: torch.zeros(p.shape, dtype=torch.float64) for name, p in self.parameters.items()}
+        sources = [source for shared in self._shared for source in shared.sources.values()]
+        slopes = iter(torch.autograd.grad(value, sources, allow_unused=True))
+        found: Gradient = {}
+        for shared in self._shared:  # each takes the slopes of its own sources
+            found |= shared.gradient([next(slopes) for _ in shared.sources])
+        return {name: found[name] for name in self.parameters}
 
     def holds(self, name: str, tensor: Tensor) -> bool:
-        """Return whether a tensor is the parameter of this name, or another name of its storage."""
-        return any(tensor is leaf or _storage(tensor) == _storage(leaf) for leaf in self._leaves[name])
+        """Return whether a tensor is the parameter of this name, or has some of its numbers under another name."""
+        return overlap(self.named[name], tensor)
 
     def value(self) -> float:
         """Return the loss of the first batch with the first noise."""
@@ -234,24 +236,6 @@ def _named(parameters: Iterable[tuple[str, Tensor]]) -> dict[str, Tensor]:
             raise ConfigError(f"parameters hold a {given}; give pairs of name and tensor: model.named_parameters()")
         found[pair[0]] = pair[1]
     return found
-
-
-def _storage(tensor: Tensor) -> tuple[object, ...]:
-    """Return the key of a tensor's storage: two names of the same numbers have the same key."""
-    if not tensor.numel():
-        return (id(tensor),)
-    return tensor.device, tensor.data_ptr(), tensor.numel(), tensor.dtype, tensor.is_contiguous()
-
-
-def _by_storage(named: Mapping[str, Tensor]) -> dict[str, list[Tensor]]:
-    """Return the tensors of each storage, under its first name. A tensor that is trained comes first."""
-    names: dict[tuple[object, ...], str] = {}
-    found: dict[str, list[Tensor]] = {}
-    for name, tensor in named.items():
-        leaves = found.setdefault(names.setdefault(_storage(tensor), name), [])
-        if not any(tensor is leaf for leaf in leaves):
-            leaves.append(tensor)
-    return {name: sorted(leaves, key=lambda leaf: not leaf.requires_grad) for name, leaves in found.items()}
 
 
 def _rows(batches: Sequence[Batch]) -> int:
