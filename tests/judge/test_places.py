@@ -3,8 +3,9 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.stats import kendalltau
 
-from bench.judge.stats.places import Rank, places
+from bench.judge.stats.places import Rank, places, rank_correlation
 
 
 def by_seed(*values):
@@ -55,3 +56,17 @@ def test_places_are_between_first_and_last_and_turn_round_with_the_sense(values)
     for name in numbers:
         assert 1 <= low[name].best <= low[name].worst <= len(numbers)
         assert high[name] == Rank(len(numbers) + 1 - low[name].worst, len(numbers) + 1 - low[name].best)
+
+
+def test_the_rank_correlation_counts_pairs_in_the_same_and_in_the_opposite_order():
+    """Of 6 pairs 5 keep their order: (5 - 1) / 6. With one tie on a side: 5 pairs keep it, 5 / sqrt(6 x 5) = .913."""
+    assert rank_correlation([1, 2, 3, 4], [1, 2, 4, 3]) == pytest.approx(4 / 6)
+    assert rank_correlation([1, 2, 3, 4], [1, 2, 3, 3]) == pytest.approx(5 / 30**0.5)
+    assert rank_correlation([1, 2], [5, 5]) == 0.0
+
+
+@given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), min_size=2, max_size=12))
+def test_the_rank_correlation_is_scipys(both):
+    one, other = zip(*both, strict=True)
+    if len(set(one)) > 1 and len(set(other)) > 1:  # scipy gives NaN where all are equal
+        assert rank_correlation(one, other) == pytest.approx(kendalltau(one, other).statistic)

@@ -8,9 +8,12 @@ any from 1 + k to n - l.
 from __future__ import annotations
 
 import itertools
+import math
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
+
+import numpy as np
 
 from bench.judge.stats.paired import pair
 from bench.judge.stats.prediction import holm
@@ -56,3 +59,13 @@ def places(numbers: Mapping[str, Mapping[int, float]], *, is_higher_better: bool
     found = orders(numbers, is_higher_better=is_higher_better)
     better, worse = Counter(one.worse for one in found), Counter(one.better for one in found)
     return {name: Rank(1 + better[name], len(numbers) - worse[name]) for name in numbers}
+
+
+def rank_correlation(one: Sequence[float], other: Sequence[float]) -> float:
+    """Return Kendall's tau-b (1945) of two rankings of the same methods: 1 is the same order, 0 no relation.
+
+    It is 0 if one of them ranks nothing, because all of its numbers are equal.
+    """
+    here, there = (np.sign(np.subtract.outer(numbers, numbers)) for numbers in (one, other))
+    scale = math.sqrt(float((here**2).sum() * (there**2).sum()))
+    return float((here * there).sum()) / scale if scale else 0.0

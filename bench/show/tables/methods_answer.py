@@ -7,11 +7,9 @@ import statistics
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from scipy.stats import kendalltau
-
 from bench.core.text import listed
 from bench.judge.stats.paired import pair
-from bench.judge.stats.places import Order, orders
+from bench.judge.stats.places import Order, orders, rank_correlation
 from bench.judge.stats.prediction import holm
 from bench.judge.stats.rule import ALPHA
 from bench.show.material import Material
@@ -153,7 +151,7 @@ def _rank_correlation(digits: Sequence[Row], clothes: Sequence[Row], names: Coll
     seeds = sorted(set.intersection(*(set(numbers) for learnt in (here, there) for numbers in learnt.values())))
 
     def tau(of: Callable[[Mapping[int, float]], float]) -> float:
-        return float(kendalltau([of(here[name]) for name in names], [of(there[name]) for name in names]).statistic)
+        return rank_correlation(*([of(learnt[name]) for name in names] for learnt in (here, there)))
 
     alone = [tau(operator.itemgetter(seed)) for seed in seeds]
     single = f"; with single seeds, {min(alone):.2f} to {max(alone):.2f} (n = {len(alone)})" if len(alone) > 1 else ""
