@@ -165,7 +165,7 @@ def _made(models: int, write: Path | None) -> int:
     rows = [
         [
             name,
-            Number(len(hits), WHOLE),
+            Number(float(len(hits)), WHOLE),
             *(Number(100 * sum(held) / len(hits), TENTH) for held in zip(*hits, strict=True)),
         ]
         for name, hits in sorted(found.items())

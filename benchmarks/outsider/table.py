@@ -50,7 +50,7 @@ def corpus_table(found: Sequence[tuple[Style, str]], origin: Sequence[str] = ())
 
 def _counts(cells: Iterable[str]) -> list[Number]:
     counted = Counter(COLUMN[cell] for cell in cells)
-    return [Number(counted[column], WHOLE) for column in COLUMNS]
+    return [Number(float(counted[column]), WHOLE) for column in COLUMNS]
 
 
 def _library(style: Style) -> str:
