@@ -1,6 +1,6 @@
 """How often do the audit's intervals hold the truth? Simulated on random models that sample their KL.
 
-    python -m benchmarks.elbo_intervals --models 500
+    python -m benchmarks.elbo_intervals --models 500 --write results  # six minutes
 
 Each model is a network of two layers, whose sizes, means, sigmas, N, prior and weight of the KL are drawn from the
 seed of its number. The loss counts log q - log p of its own draws, so that the KL is noisy, and its true weight and
@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 import torch
 from torch import Tensor
@@ -19,15 +20,28 @@ from torch.nn import functional
 
 from bench.cli.main import Parser, guarded
 from bench.cli.options import count
+from bench.core import environment
 from bench.core.streams import stream_seed
+from bench.core.text import WHOLE, Digits
 from bench.judge.audit.elbo.least_squares import MeanOfDraws
 from bench.judge.audit.elbo.likelihood import data_weight
 from bench.judge.audit.elbo.names import factors_by_name
 from bench.judge.audit.elbo.objective import AuditedObjective, Batch, Case
 from bench.judge.audit.elbo.weighing import KlWeight, measure
+from bench.judge.results import origin_of
+from bench.show.table import Number, Table
+from bench.show.tables.render import render
+from benchmarks.keeping import keep
 
 DRAWS = 8  # as the audit's default
 SIZES = (12, 40)  # numbers of weights that separate small, middle and large tensors in the table
+TENTH = Digits(decimals=1)
+COLUMNS = ("of", "intervals", "KL's weight, %", "prior, %")
+CAPTION = (
+    "{:,} random models, each of four tensors, sample their KL; its true weight and prior are known. Percent of the "
+    "audit's 95 % intervals that hold the true weight of the KL, and the true precision of the prior. Intervals of one "
+    "model are not independent."
+)
 
 
 class SampledModel:
@@ -133,13 +147,14 @@ def _holds(found: MeanOfDraws, true: float) -> bool:
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    """Print how often the intervals hold the truth."""
+    """Print how often the intervals hold the truth, and keep the table if the command line says where."""
     parser = Parser(prog="python -m benchmarks.elbo_intervals", description="how often the audit's intervals hold")
     parser.add_argument("--models", type=count, default=500, help="random models (default: 500)")
-    return guarded(lambda: _table(parser.parse_args(words).models))
+    parser.add_argument("--write", type=Path, metavar="RESULTS", help="keep table elbo_intervals in this folder")
+    return guarded(lambda: _made(**vars(parser.parse_args(words))))
 
 
-def _table(models: int) -> int:
+def _made(models: int, write: Path | None) -> int:
     torch.set_num_threads(1)  # the tensors are small
     found: dict[str, list[tuple[bool, bool]]] = defaultdict(list)
     for number in range(models):
@@ -147,11 +162,17 @@ def _table(models: int) -> int:
             found[name].append((weight, prior))
             if not name.startswith("all"):
                 found["single tensors"].append((weight, prior))
-    print(f"{models:,} random models. 95 % intervals that hold the truth:\n")
-    print("| of | n | KL weight | prior |\n|---|---:|---:|---:|")
-    for name, hits in sorted(found.items()):
-        shares = [sum(hit[index] for hit in hits) / len(hits) for index in range(2)]
-        print(f"| {name} | {len(hits):,} | " + " | ".join(f"{share:.1%}" for share in shares) + " |")
+    rows = [
+        [
+            name,
+            Number(float(len(hits)), WHOLE),
+            *(Number(100 * sum(held) / len(hits), TENTH) for held in zip(*hits, strict=True)),
+        ]
+        for name, hits in sorted(found.items())
+    ]
+    title, origin = "Do the audit's intervals hold the truth?", origin_of([environment.describe(1)])
+    table = Table("elbo_intervals", title, CAPTION.format(models), COLUMNS, rows, origin=origin)
+    print(render(keep(table, write) if write else table))
     return 0
 
 

@@ -19,7 +19,9 @@ from benchmarks.keeping import keep, kept
 from benchmarks.throughput.table import subject, versions_today
 
 
-@pytest.mark.parametrize("name", ["throughput", "determinism", "fault_tests", "library_speed"])
+@pytest.mark.parametrize(
+    "name", ["throughput", "determinism", "fault_tests", "library_speed", "corpus", "elbo_intervals"]
+)
 def test_a_committed_table_is_that_of_its_kept_file(name):
     shown = one_table(Material(RESULTS), name)
     for form in ("md", "csv"):

@@ -3,9 +3,15 @@
 `python -m benchmarks.outsider` audits all.
 """
 
+import sys
+
 import pytest
 
+from bench.cli import USAGE
+from benchmarks.outsider import __main__ as command
+from benchmarks.outsider.common import Style
 from benchmarks.outsider.running import GOOD, NOTES, judged, plan
+from benchmarks.outsider.table import COLUMNS, corpus_table
 
 FAST = (  # a few seconds
     *("counts", "tied weights", "blitz manner", "guide by hand, subsample", "latent noise"),
@@ -22,3 +28,25 @@ def test_a_user_is_told_what_should_be_told(style, fault):
 def test_the_notes_are_of_mistakes_that_a_style_can_have():
     known = {(style.name, fault) for style, fault in plan(every_mistake=True)}
     assert NOTES.keys() <= known
+
+
+def made_up_style(name):
+    return Style(name, lambda sizes, fault: None, ("a mistake",))
+
+
+def test_the_table_counts_the_cells_of_each_library_and_of_all():
+    plain, other = made_up_style("one"), made_up_style("two")
+    cells = ["passes", "missed", "false failure", "missed, KL withheld"]
+    found = [(plain, cell) for cell in cells] + [(other, cell) for cell in ("passes", "another rule", "caught")]
+    table = corpus_table(found)
+    assert table.columns[1:] == COLUMNS
+    assert table.texts() == [[name, "2", "0", "1", "1", "0", "1", "2"] for name in ("plain torch", "all")]
+    assert table.own_notes == ("plain torch: one; two.",)
+
+
+@pytest.mark.parametrize(("words", "message"), [(["counts"], "needs every style"), (["--all"], "not allowed with")])
+def test_a_part_of_the_corpus_is_not_kept(words, message, monkeypatch, tmp_path, capsys):
+    monkeypatch.setattr(sys, "argv", ["outsider", *words, "--write", str(tmp_path)])
+    assert command.main() == USAGE
+    assert message in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())

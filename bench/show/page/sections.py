@@ -45,6 +45,7 @@ TOPICS = (
     Topic("paper", "The paper behind the tutorials", (PAPER,), (f"{PAPER}-learning",)),
     Topic("papers", "What papers report", ("papers",)),
     Topic("libraries", "Other people's libraries, audited", ("libraries",)),
+    Topic("audit-tried", "How the audit was tried", ("corpus", "elbo_intervals")),
 )
 LAST_TOPICS = (
     Topic("definitions", "Definitions", ("definitions",)),

@@ -1,6 +1,6 @@
 """Every table: its name, the question that it answers, and how it is made. Commands, files and the page all use it.
 
-Four tables are about the suite itself (`_measured`): programs of `benchmarks` and `tests` measure and make them, and
+Six tables are about the suite itself (`_measured`): programs of `benchmarks` and `tests` measure and make them, and
 keep each whole in a file. Other tables of `benchmarks` (whole, shares, memory, many_seeds, blundell_steps, gate_power)
 are only written as text.
 """
@@ -200,6 +200,16 @@ TABLES = (
     TableKind("audit_*", "Which known mistakes does * make?", _audits, names=lambda: DOCUMENTS),
     TableKind("libraries", "Do other people's libraries train an ELBO?", lambda _: libraries_table(library_audits())),
     _measured("library_speed", "Is our code as fast as other people's libraries?", "python -m benchmarks.libraries"),
+    _measured(
+        "corpus",
+        "Does the audit tell right objectives from mistakes?",
+        "python -m benchmarks.outsider --write RESULTS",
+    ),
+    _measured(
+        "elbo_intervals",
+        "Do the audit's intervals hold the truth?",
+        "python -m benchmarks.elbo_intervals --write RESULTS",
+    ),
     _measured(
         "fault_tests",
         "What was tried to break the suite, and what happened?",
