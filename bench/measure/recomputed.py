@@ -72,10 +72,9 @@ def _found_in(record: Record, store: Store) -> list[str]:
 
 
 def contradictions(metrics: Mapping[str, float | None], scores: Scores, arrays: Arrays = NO_ARRAYS) -> list[str]:
-    """Return a text for every metric, and for a point of every curve, that contradicts the record's scores.
+    """Return a text for every metric, and every point of a curve, that contradicts the scores (from `Store.scores`).
 
-    A record of protocol `shift` has no scores (from `Store.scores`). There, an area must be the area under the
-    record's own curve.
+    A record of protocol `shift` has no scores. There, an area must be the area under the record's own curve.
     """
     return compared(metrics, scores, arrays)[0]
 
@@ -87,7 +86,8 @@ def compared(
     bounds = [("scores make", key, *both) for key, both in _bounds(scores)]
     bounds += [("curve makes", key, value, value) for key, value in (*areas(metrics), *made_by_curves(arrays))]
     found, undetermined = [], {key for key, value in metrics.items() if value is not None}
-    numbers = {**metrics, **points(arrays)}
+    risks_kept = points(arrays)
+    numbers = {**metrics, **risks_kept}
     for origin, key, low, high in bounds:
         value = numbers.get(key)
         if value is None:
@@ -98,7 +98,7 @@ def compared(
         if high - low <= DETERMINED * abs(value):
             undetermined.discard(key)
     known = {key for _, key, *_ in bounds}
-    for key in points(arrays):
+    for key in risks_kept:
         if key not in known and f"{key.partition('/')[0]}/risk_coverage_area" in known:
             found.append(f"{key} is on its curve, but not one of the points that the scores make")
     return found, sorted(undetermined)

@@ -45,7 +45,7 @@ class Beyond:
         """Return for how many methods chance can explain the difference."""
         return self.n_methods - len(self.better) - len(self.worse)
 
-    def who(self) -> str:
+    def better_in_short(self) -> str:
         """Name the better methods if they are few, else count them."""
         return listed([*self.better]) if 0 < len(self.better) <= NAMED else str(len(self.better) or "none")
 
@@ -66,7 +66,7 @@ def methods_in_short(material: Material) -> str:
     found = [one for one in beyond_plain(_rows_on_digits(material)) if one.quality in IN_SHORT]
     if not found:
         return NOT_MEASURED
-    parts = "; ".join(f"{one.who()} by {WORDS[one.quality][0]} (worse: {len(one.worse)})" for one in found)
+    parts = "; ".join(f"{one.better_in_short()} by {WORDS[one.quality][0]} (worse: {len(one.worse)})" for one in found)
     n_methods = found[0].n_methods
     return (
         f"Of {n_methods} methods and recipes on that architecture, these beat the plain network beyond chance: {parts}."
