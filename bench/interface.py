@@ -48,8 +48,8 @@ class Split:
     """Rows of a data set. Pixels are in [0, 1]; an approach scales them itself, in `fit` and in `predict`."""
 
     name: str
-    x: Tensor  # float32 [N, n_inputs]
-    y: Tensor  # int64 [N] labels (-1: none of the classes), or float32 [N, D] targets
+    x: Tensor  # float32 [N, n_inputs]; in `fit` of the context's dtype
+    y: Tensor  # int64 [N] labels (-1: none of the classes), or targets [N, D] of the same type as x
     rows: Tensor  # int64 [N], index of each row in its data set; row noise depends on it
 
     def __len__(self) -> int:
@@ -60,27 +60,32 @@ class Split:
         """Return the rows at positions `index` (int64 [B])."""
         return Split(self.name, self.x[index], self.y[index], self.rows[index])
 
+    def to(self, device: torch.device, dtype: torch.dtype) -> Split:
+        """Return the split with x, and targets that are no labels, in this type, and both on this device."""
+        y = self.y.to(device, dtype) if self.y.is_floating_point() else self.y.to(device)
+        return Split(self.name, self.x.to(device, dtype), y, self.rows)
+
 
 @dataclass(frozen=True)
 class Categorical:
     """Predictions of S draws for B rows of a classification task."""
 
-    log_probs: Tensor  # float32 [S, B, K], nats, normalised over K
+    log_probs: Tensor  # [S, B, K], nats, normalised over K; float32, float64 of a float64 fit
 
 
 @dataclass(frozen=True)
 class Gaussian:
     """Predictions of S draws for B rows of a regression task."""
 
-    mean: Tensor  # float32 [S, B, D]
-    variance: Tensor  # float32 [S, B, D], observation noise of each draw
+    mean: Tensor  # [S, B, D]; float32, float64 of a float64 fit
+    variance: Tensor  # of the same shape and type, observation noise of each draw
 
 
 @dataclass(frozen=True)
 class Marginal:
     """Posterior marginals of one parameter tensor."""
 
-    mean: Tensor  # float32, any shape
+    mean: Tensor  # any shape; float32, float64 of a float64 fit
     std: Tensor | None  # same shape; None for a network without sigma
     used: Tensor  # bool, same shape: False where the prediction ignores the weight
 
@@ -137,6 +142,7 @@ class Context(ABC):
 
     seed: int  # run seed
     device: torch.device
+    dtype: torch.dtype = torch.float32  # of pixels, weights, noise and the optimiser's state; or torch.float64
     steps_per_epoch: int | None = None  # end every epoch after this number of steps; None: train whole epochs
 
     def stream(self, name: str, *index: int) -> int:

@@ -108,7 +108,7 @@ def narrowed(gate: Gate, approaches: Sequence[str] | None) -> Gate:
 
 def measure(name: str, gate: Gate, given: argparse.Namespace) -> GateReport:
     """Return what the gate says of a fresh run with a fault."""
-    today = datetime.datetime.now(datetime.timezone.utc).date()
+    today = datetime.datetime.now(datetime.UTC).date()
     with tempfile.TemporaryDirectory(prefix="bench-power-") as folder:
         with planted(name):  # the fault is in this process only, so "inline" trains here
             run_fresh(gate, Path(folder), given.threads, Progress({}, quiet=given.quiet), executor="inline")

@@ -89,7 +89,7 @@ class PlainSeed(OneSeed):
     def __init__(self, recipe: PaperNetwork, train: Split, task: Task, ctx: Context) -> None:
         """Draw the initial weights."""
         super().__init__(recipe, train, task, ctx)
-        self.flat = initial_weights(recipe.layout(task), train, ctx)
+        self.flat = initial_weights(recipe.layout(task), ctx)
         self.gradient = torch.zeros_like(self.flat)
         self._learning_rate = recipe.learning_rate
         self._network = ReluNetwork(recipe.layout(task), self.flat, self.gradient, recipe.batch_size)
@@ -130,6 +130,6 @@ class PlainSeed(OneSeed):
         return {"parameters": self.flat.to("cpu", copy=True)}
 
 
-def initial_weights(layout: Layout, train: Split, ctx: Context) -> Tensor:
+def initial_weights(layout: Layout, ctx: Context) -> Tensor:
     """Return initial weights and biases [P], uniform within +-1/sqrt(n_in) of each layer; the paper names none."""
-    return _dense.linear_init(layout, ctx.generator("init")).to(ctx.device, train.x.dtype)
+    return _dense.linear_init(layout, ctx.generator("init"), ctx.dtype).to(ctx.device)

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from bench.core.errors import ConfigError
+from bench.core.streams import uniforms
 from bench.interface import Categorical, Gaussian, Marginal, Posterior, Task
 from implementations._kernels.layout import Layout, check_masks
 
@@ -29,16 +30,18 @@ def check_task(name: str, task: Task, kind: Kind) -> None:
         raise ConfigError(f"{name} learns a {kind} task and was given a {task.kind} one; choose another approach")
 
 
-def linear_init(layout: Layout, generator: torch.Generator, half_width: float | None = None) -> Tensor:
-    """Draw initial weights and biases, uniform on (-h, h), layer by layer; float32 [P] on the CPU.
+def linear_init(
+    layout: Layout, generator: torch.Generator, dtype: torch.dtype, half_width: float | None = None
+) -> Tensor:
+    """Draw initial weights and biases, uniform on (-h, h), layer by layer; [P] on the CPU.
 
     h is `half_width`; None for 1/sqrt(n_in) of each layer, as in `torch.nn.Linear`.
     """
-    flat = torch.empty(layout.n_weights)
+    flat = torch.empty(layout.n_weights, dtype=dtype)
     for matrix, bias in layout.layers(flat):
         h = 1 / math.sqrt(matrix.shape[1]) if half_width is None else half_width
-        matrix.uniform_(-h, h, generator=generator)
-        bias.uniform_(-h, h, generator=generator)
+        for part in (matrix, bias):
+            part.copy_(uniforms(part.numel(), h, generator, dtype).view(part.shape))
     return flat
 
 

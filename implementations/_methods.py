@@ -12,7 +12,8 @@ which has the order of `torch.nn.Module.parameters()` of the same layers.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar
@@ -107,7 +108,8 @@ def learn(learner: Learner, recipe: Method, train: Split, ctx: Context) -> Poste
         rows.shuffle([ctx.generator("shuffle", epoch, *member(index)) for index in range(learner.n_orders)])
         batches = rows.batches(recipe.batch_size, ctx.steps_per_epoch)
         learner.begin(epoch, len(batches))
-        with torch.random.fork_rng([ctx.device] if ctx.device.type == "cuda" else []):
+        cuda = [ctx.device] if ctx.device.type == "cuda" else []
+        with torch.random.fork_rng(cuda), new_tensors(ctx.dtype):
             torch.manual_seed(ctx.stream("noise", epoch))
             losses = [learner.step(*rows.take(batch)).mean() for batch in batches]
         trace = {f"mnist/{train.name}/train_loss": float(torch.stack(losses).double().mean())}
@@ -138,8 +140,19 @@ def module_of(layout: Layout, flat: Tensor) -> nn.Sequential:
 
 
 def initial(task: Task, ctx: Context, index: int = 0) -> Tensor:
-    """Draw the first weights of network `index`, as `mlp` does; float32 [P] on the fit's device."""
-    return _dense.linear_init(layout_of(task), ctx.generator("init", *member(index))).to(ctx.device)
+    """Draw the first weights of network `index`, as `mlp` does; [P] on the fit's device."""
+    return _dense.linear_init(layout_of(task), ctx.generator("init", *member(index)), ctx.dtype).to(ctx.device)
+
+
+@contextmanager
+def new_tensors(dtype: torch.dtype) -> Iterator[None]:
+    """Let PyTorch make tensors of this type where a library names none."""
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(dtype)
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(before)
 
 
 class PlainNetworks(Learner):
@@ -222,12 +235,12 @@ class DrawnNetworks(StoredPosterior):
 
     def predict(self, x: Tensor, draws: range, rows: Tensor) -> Categorical:
         """Predict x [B, n_inputs] with the network of each draw."""
-        out = x.new_empty(len(draws), len(x), self.layout.sizes[-1])
-        for one, draw in zip(out, draws, strict=True):
+        found = []
+        for draw in draws:
             answer = plain(self.layout, self.network(draw)).predict(x, range(1), rows)
             assert isinstance(answer, Categorical)
-            one.copy_(answer.log_probs[0])
-        return Categorical(out)
+            found.append(answer.log_probs[0])
+        return Categorical(torch.stack(found))
 
 
 class NetworkSet(DrawnNetworks):

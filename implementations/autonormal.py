@@ -54,13 +54,13 @@ class Guided(_methods.Learner):
         self._adam = _pyro.adam(recipe.learning_rate)
         self._svi = SVI(self._model, self._guide, self._adam, TraceMeanField_ELBO())
         torch.manual_seed(ctx.stream("init"))  # Pyro's first pass, which makes the parameters, draws numbers
-        self._guide(torch.zeros(1, task.n_inputs, device=ctx.device), torch.zeros(1, dtype=torch.int64))
+        self._guide(torch.zeros(1, task.n_inputs).to(ctx.device, ctx.dtype), torch.zeros(1, dtype=torch.int64))
 
     def _model(self, x: Tensor, y: Tensor) -> None:
         prior = self._recipe.prior_std
         parts = []
         for name, shape in zip(self._names, self._shapes, strict=True):
-            scale = torch.full(shape, prior, device=x.device)
+            scale = x.new_full(shape, prior)
             parts.append(pyro.sample(name, dist.Normal(torch.zeros_like(scale), scale).to_event(len(shape))))
         layers = list(zip(parts[::2], parts[1::2], strict=True))
         for layer in layers[:-1]:
@@ -76,7 +76,7 @@ class Guided(_methods.Learner):
 
     def step(self, x: Tensor, y: Tensor) -> Tensor:
         """See `_methods.Learner`."""
-        return torch.tensor(self._svi.step(x, y) / self._task.n_train)
+        return x.new_tensor(self._svi.step(x, y) / self._task.n_train)
 
     def posterior(self) -> Posterior:
         """See `_methods.Learner`."""

@@ -50,7 +50,7 @@ class Reparameterised(_methods.ModuleLearner):
             "type": "Reparameterization",
             "moped_enable": False,
         }
-        with torch.random.fork_rng([]):
+        with torch.random.fork_rng([]), _methods.new_tensors(ctx.dtype):
             torch.manual_seed(ctx.stream("init"))
             dnn_to_bnn(net, prior)
         super().__init__(recipe, net, ctx)
@@ -75,7 +75,7 @@ class Reparameterised(_methods.ModuleLearner):
 
 def whole_kl(layer: LinearReparameterization) -> Tensor:
     """Return the KL of a layer summed over its weights, nats []; the library's `kl_div` is the mean of a tensor."""
-    found = torch.zeros(())
+    found: Tensor = layer.mu_weight.new_zeros(())
     for part in ("weight", "bias"):
         mu, rho = (getattr(layer, f"{name}_{part}") for name in ("mu", "rho"))
         prior = (getattr(layer, f"prior_{part}_{name}") for name in ("mu", "sigma"))

@@ -89,7 +89,7 @@ class BbbSeed(_blundell.OneSeed):
         super().__init__(recipe, train, task, ctx)
         self._recipe = recipe
         self._n_batches = math.ceil(task.n_train / recipe.batch_size)  # M
-        mu = _blundell.initial_weights(recipe.layout(task), train, ctx)
+        mu = _blundell.initial_weights(recipe.layout(task), ctx)
         rho = torch.full_like(mu, recipe.rho_start)
         self.network = MixtureMlp(recipe.layout(task), recipe.prior_of_weights(), recipe.batch_size, mu, rho)
         self._gradient = torch.zeros_like(self.network.parameters)

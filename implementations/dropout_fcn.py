@@ -216,8 +216,8 @@ class Seeds(_seeds.Seeds):
     def __init__(self, recipe: DropoutFcn, train: Split, rows: Tensor, task: Task, contexts: Sequence[Context]) -> None:
         """Draw the initial weights of every seed; see `Approach.fit_many`."""
         layout = Layout((task.n_inputs, *recipe.hidden, task.n_outputs))
-        starts = [_dense.linear_init(layout, context.generator("init")) for context in contexts]
-        self.training = Training(recipe, layout, _seeds.stacked(starts).to(contexts[0].device, train.x.dtype))
+        starts = [_dense.linear_init(layout, context.generator("init"), context.dtype) for context in contexts]
+        self.training = Training(recipe, layout, _seeds.stacked(starts).to(contexts[0].device))
         self._recipe, self._contexts, self._name = recipe, contexts, train.name
         self._rows = _seeds.TrainingRows(train, rows, contexts[0].device)
 

@@ -104,7 +104,7 @@ class LaplacePosterior(_methods.StoredPosterior):
 
     def change(self, draw: int) -> Tensor:
         """Return how far a draw's weights are from the network's, [P]; zero for weights that are not drawn."""
-        normals = normals_(torch.empty(self._n_drawn), self.seed, "draw", draw)
+        normals = normals_(self.kept["network"].new_empty(self._n_drawn), self.seed, "draw", draw)
         n_fixed = len(self.kept["network"]) - self._n_drawn
         return nn.functional.pad(self._precision.bmm(normals, exponent=-0.5), (n_fixed, 0))
 
@@ -113,6 +113,7 @@ class LaplacePosterior(_methods.StoredPosterior):
         """Predict x [B, n_inputs] with each draw's linearised network."""
         del rows
         layers = self.layout.layers(self.kept["network"].to(x.device))
+        x = x.to(self.kept["network"].dtype)
         changes = [self.layout.layers(self.change(draw).to(x.device)) for draw in draws]
         first = len(layers) - len(self.kept["prior"]) // 2  # a layer has two parameter tensors
         blocks = [linearised(block, layers, changes, first) for block in torch.split(x, _dense.ROWS_AT_A_TIME)]

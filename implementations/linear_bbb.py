@@ -28,7 +28,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from bench.core.streams import StepNoise
+from bench.core.streams import StepNoise, uniforms
 from bench.interface import Approach, Context, Noise, Posterior, Split, Task
 from implementations import _seeds
 from implementations._kernels.gaussian_posterior import (
@@ -77,16 +77,16 @@ class LinearBbb(Approach):
         prior = partial(gaussian_log_prior, self.prior_std)
         return Family(self._layout(task), torch.sigmoid_, prior, log_probabilities, seed)
 
-    def network(self, task: Task, *contexts: Context, dtype: torch.dtype = torch.float32) -> SampledMlp:
+    def network(self, task: Task, *contexts: Context) -> SampledMlp:
         """Return the untrained network of the contexts' seeds."""
         # N / 128 = 468.75 as in the document, although an epoch has 469 batches.
         n_batches = task.n_train / self.batch_size
         objective = Objective(self.prior_std, n_batches, self.detach_mu, categorical_nll)
-        layout, device = self._layout(task), contexts[0].device
-        network = SampledMlp(layout, objective, self.batch_size, n_seeds=len(contexts), dtype=dtype, device=device)
+        layout, first = self._layout(task), contexts[0]
+        n_seeds, dtype, device = len(contexts), first.dtype, first.device
+        network = SampledMlp(layout, objective, self.batch_size, n_seeds=n_seeds, dtype=dtype, device=device)
         for index, context in enumerate(contexts):
-            start = torch.empty(layout.n_weights)
-            start.uniform_(-self.mean_bound, self.mean_bound, generator=context.generator("init"))
+            start = uniforms(layout.n_weights, self.mean_bound, context.generator("init"), context.dtype)
             network.of_seed(network.mu, index).copy_(start)
         network.rho.fill_(self.rho_start)
         return network
@@ -97,7 +97,7 @@ class Seeds(SampledSeeds):
 
     def __init__(self, recipe: LinearBbb, train: Split, rows: Tensor, task: Task, contexts: Sequence[Context]) -> None:
         """Draw the initial means of every seed; see `Approach.fit_many`."""
-        network = recipe.network(task, *contexts, dtype=train.x.dtype)
+        network = recipe.network(task, *contexts)
         super().__init__(network, recipe.learning_rate, [recipe._family(task, context.seed) for context in contexts])
         self._recipe, self._contexts, self._name = recipe, contexts, train.name
         self._rows = _seeds.TrainingRows(train, rows, contexts[0].device)

@@ -69,8 +69,11 @@ class Seeds(_seeds.Seeds):
     def __init__(self, recipe: Mlp, train: Split, rows: Tensor, task: Task, contexts: Sequence[Context]) -> None:
         """Draw the initial weights of every seed; see `Approach.fit_many`."""
         layout = Layout((task.n_inputs, recipe.width, recipe.width, task.n_outputs))
-        starts = [_dense.linear_init(layout, ctx.generator("init"), recipe.initial_half_width) for ctx in contexts]
-        self.training = Training(recipe, layout, _seeds.stacked(starts).to(contexts[0].device, train.x.dtype))
+        starts = [
+            _dense.linear_init(layout, context.generator("init"), context.dtype, recipe.initial_half_width)
+            for context in contexts
+        ]
+        self.training = Training(recipe, layout, _seeds.stacked(starts).to(contexts[0].device))
         self._recipe, self._contexts, self._name = recipe, contexts, train.name
         self._rows = _seeds.TrainingRows(train, rows, contexts[0].device)
 

@@ -31,6 +31,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from bench.core.errors import Unsupported, check_known
+from bench.core.streams import normals
 from bench.interface import Approach, Context, Noise, Posterior, Split, Task
 from implementations._kernels.gaussian_posterior import Family, GaussianPosterior, log_probabilities
 from implementations._kernels.layout import Layout
@@ -87,7 +88,6 @@ class MxnetBbb(Approach):
         )
         average = state["average"].item() if "average" in state else None
         pixels, labels = to_ndarray(train.x.contiguous()), to_ndarray(train.y.contiguous())
-        noise = torch.empty(family.layout.n_weights)
 
         def current_state() -> dict[str, Tensor]:
             return {**step.parameters(), "average": torch.tensor([average], dtype=torch.float64)}
@@ -102,7 +102,7 @@ class MxnetBbb(Approach):
             for batch in torch.split(order, self.batch_size)[: ctx.steps_per_epoch]:
                 rows = to_ndarray(batch)
                 # MXNet still works on the previous step while PyTorch draws the noise of this one
-                noise.normal_(generator=source)
+                noise = normals(family.layout.n_weights, source, ctx.dtype)
                 step(mx.nd.take(pixels, rows) * self.pixel_scale, mx.nd.take(labels, rows), noise)
             average = moving_average(average, step.losses(), self.smoothing)
             trace = {f"mnist/{train.name}/train_loss_ema": average}
@@ -130,7 +130,7 @@ class MxnetBbb(Approach):
         return Prior(self.mixture_wide_std, self.mixture_narrow_std, self.mixture_share)
 
     def _start(self, layout: Layout, ctx: Context) -> dict[str, Tensor]:
-        mu = torch.empty(layout.n_weights).normal_(0.0, self.mu_start_std, generator=ctx.generator("init"))
+        mu = self.mu_start_std * normals(layout.n_weights, ctx.generator("init"), ctx.dtype)
         return {"mu": mu, "rho": torch.full_like(mu, self.rho_start)}
 
 

@@ -22,6 +22,7 @@ Fails when: an image is all zeros (gradient of the square root of a variance of 
 # (Pyro has no types, nor have some functions of PyTorch)
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -36,7 +37,7 @@ from torch import Tensor
 from torch.distributions import constraints
 from torch.nn.functional import leaky_relu, leaky_relu_, log_softmax, one_hot
 
-from bench.core.streams import StepNoise, row_noise
+from bench.core.streams import StepNoise, normals, row_noise
 from bench.interface import Approach, Categorical, Context, Marginal, Noise, Posterior, Split, Task
 from implementations._kernels.gaussian_posterior import (
     Family,
@@ -126,13 +127,13 @@ class HiddenLayerPosterior(Posterior):
         """Predict; the first layer's mean and standard deviation do not depend on the draw and are computed once."""
         widths = [mean.shape[1] for mean in self._mean]
         layers = self._layers(x.device)
+        x = x.to(self._mean[0].dtype)
         first = _moments(x, *layers[0])
-        log_probs = torch.empty(len(draws), len(x), widths[-1], device=x.device)
+        log_probs = x.new_empty(len(draws), len(x), widths[-1])
         for index, draw in enumerate(draws):
             noise: Sequence[Tensor | None] = [None] * len(layers)
             if self._std:
-                normals = row_noise(self._seed, draw, rows.to(x.device), sum(widths))
-                noise = normals.split(widths, dim=1)
+                noise = row_noise(self._seed, draw, rows.to(x.device), sum(widths), x.dtype).split(widths, dim=1)
             hidden = _draw(*first, noise[0])
             for layer, normal in zip(layers[1:], noise[1:], strict=True):
                 hidden = _draw(*_moments(leaky_relu(hidden), *layer), normal)
@@ -220,14 +221,15 @@ class _Network:
         ]
         generator = ctx.generator("init")
         for name, shape in zip(LAYERS, self.shapes, strict=True):
-            mean = recipe.mean_scale * torch.randn(shape, generator=generator)
-            log_excess = torch.full(shape, recipe.initial_scale - recipe.scale_floor).log()
+            mean = recipe.mean_scale * normals(math.prod(shape), generator, ctx.dtype).view(shape)
+            log_excess = torch.full(shape, recipe.initial_scale - recipe.scale_floor, dtype=ctx.dtype).log()
             pyro.param(f"{name}_mean", mean.to(ctx.device))
             pyro.param(f"{name}_log_excess", log_excess.to(ctx.device))
         for name, dropout in zip(LAYERS, recipe.initial_dropout, strict=False):
             bounds = constraints.interval(recipe.dropout_floor, 1.0)
-            pyro.param(f"{name}_dropout", torch.tensor(dropout, device=ctx.device), constraint=bounds)
-        self.prior = [self._prior(index, ctx.device) for index in range(len(LAYERS))]
+            start = torch.tensor(dropout, dtype=ctx.dtype, device=ctx.device)
+            pyro.param(f"{name}_dropout", start, constraint=bounds)
+        self.prior = [self._prior(index, start) for index in range(len(LAYERS))]
 
     def model(self, images: Tensor, labels: Tensor) -> None:
         """Condition the labels on the drawn logits."""
@@ -289,9 +291,12 @@ class _Network:
             value = pyro.sample(site, layer)
         return value
 
-    def _prior(self, index: int, device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
-        """Return mean, scale and KL of a model layer; the means of layers 2 and 3 have K columns, as published."""
+    def _prior(self, index: int, like: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Return mean, scale and KL of a model layer, in the type and on the device of `like`.
+
+        The means of layers 2 and 3 have K columns, as published.
+        """
         n_inputs, n_units = self.shapes[index]
-        mean = torch.zeros((), device=device).expand(n_inputs, n_units if index == 0 else self.n_classes)
-        scale = torch.tensor(PRIOR_DROPOUT[index], device=device).expand(n_inputs, n_units)
+        mean = like.new_zeros(()).expand(n_inputs, n_units if index == 0 else self.n_classes)
+        scale = like.new_tensor(PRIOR_DROPOUT[index]).expand(n_inputs, n_units)
         return mean, scale, HiddenLayer(scale.new_empty(1, n_inputs), mean, scale).KL

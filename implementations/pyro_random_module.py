@@ -38,7 +38,7 @@ from pyro.infer import SVI, Trace_ELBO
 from torch import Tensor, nn
 from torch.nn.functional import log_softmax, softplus
 
-from bench.core.streams import StepNoise
+from bench.core.streams import StepNoise, normals
 from bench.interface import Approach, Context, Noise, Posterior, Split, Task
 from implementations._kernels.gaussian_posterior import (
     Family,
@@ -114,7 +114,8 @@ class _Network:
         start = ctx.generator("init")
         for name, weight in self.net.named_parameters():
             for parameter in ("mu", "rho"):
-                pyro.param(f"{name}/{parameter}", torch.randn(weight.shape, generator=start).to(ctx.device))
+                drawn = normals(weight.numel(), start, ctx.dtype).view(weight.shape)
+                pyro.param(f"{name}/{parameter}", drawn.to(ctx.device))
 
     def model(self, images: Tensor, labels: Tensor) -> None:
         """Draw a network from the prior and condition the labels on its outputs."""

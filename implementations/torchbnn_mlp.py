@@ -50,7 +50,7 @@ class BayesLinears(_methods.ModuleLearner):
     def __init__(self, recipe: TorchbnnMlp, task: Task, ctx: Context) -> None:
         """Draw the first means as the library does."""
         sizes = _methods.layout_of(task).sizes
-        with torch.random.fork_rng([]):
+        with torch.random.fork_rng([]), _methods.new_tensors(ctx.dtype):
             torch.manual_seed(ctx.stream("init"))
             layers = [torchbnn.BayesLinear(0.0, recipe.prior_std, *ends) for ends in pairwise(sizes)]
         net = nn.Sequential(*(part for layer in layers for part in (layer, nn.ReLU())))[:-1]

@@ -83,7 +83,7 @@ class Seeds(SampledSeeds):
             objective,
             n_rows,
             n_seeds=n_seeds,
-            dtype=train.x.dtype,
+            dtype=contexts[0].dtype,
             device=contexts[0].device,
         )
         network.rho.fill_(recipe.rho_start)

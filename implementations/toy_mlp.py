@@ -63,8 +63,8 @@ class Seeds(_seeds.Seeds):
     def __init__(self, recipe: ToyMlp, train: Split, rows: Tensor, task: Task, contexts: Sequence[Context]) -> None:
         """Draw the initial weights of every seed; see `Approach.fit_many`."""
         self._layout = Layout((task.n_inputs, recipe.width, recipe.width, task.n_outputs))
-        starts = [_dense.linear_init(self._layout, context.generator("init")) for context in contexts]
-        self._flat = _seeds.stacked(starts).to(train.x.dtype)
+        starts = [_dense.linear_init(self._layout, context.generator("init"), context.dtype) for context in contexts]
+        self._flat = _seeds.stacked(starts)
         self._key, self._device, self._rate = f"toy/{train.name}/train_loss", contexts[0].device, recipe.learning_rate
         limit = contexts[0].steps_per_epoch
         self._n_steps = recipe.interval if limit is None else min(recipe.interval, limit)

@@ -1,4 +1,5 @@
-"""Shared settings: hypothesis without deadlines and reproducible; one thread, because all matrices are small.
+"""Shared settings: hypothesis without deadlines and reproducible; one thread, because all matrices are small
+(`tools.numerical` sets another number).
 
 What commands print is as wide as in a pipe, whatever the terminal is that runs the tests. Files are not synced: no test
 reads them after a power cut, and the tests of syncing put a function of their own in the place of `os.fsync`. The
@@ -16,7 +17,7 @@ from bench.core.store import Store
 
 settings.register_profile("bench", deadline=None, derandomize=True, max_examples=60)
 settings.load_profile("bench")
-torch.set_num_threads(1)
+torch.set_num_threads(int(os.environ.get("BNN_BENCH_TEST_THREADS", "1")))
 os.environ.pop("COLUMNS", None)
 os.fsync = lambda handle: None
 

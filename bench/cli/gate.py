@@ -98,7 +98,7 @@ def _check_files(arguments: argparse.Namespace) -> None:
 
 
 def _report(arguments: argparse.Namespace, gate: Gate) -> GateReport:
-    today = datetime.datetime.now(datetime.timezone.utc).date()
+    today = datetime.datetime.now(datetime.UTC).date()
     if arguments.fresh is not None:
         return judge(gate, arguments.reference, arguments.fresh, today)
     place = nullcontext(arguments.results) if arguments.results else tempfile.TemporaryDirectory(prefix="bench-gate-")

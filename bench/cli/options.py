@@ -174,9 +174,8 @@ def add_record_options(parser: argparse.ArgumentParser, reads: bool = True) -> N
     add_results(parser, reads)
     parser.add_argument("--profile", default="full", help=f"length of the fits: {', '.join(PROFILES)} (default: full)")
     parser.add_argument("--device", default="cpu", help="cpu, cuda or cuda:N (default: cpu)")
-    parser.add_argument(
-        "--precision", default="float32", help=f"of matrix products: {', '.join(PRECISIONS)} (default: float32)"
-    )
+    kinds = f"{', '.join(PRECISIONS)} (default: float32); bf16 and tf32 are of matrix products alone"
+    parser.add_argument("--precision", default="float32", help=kinds)
 
 
 def add_baseline(parser: argparse.ArgumentParser) -> None:

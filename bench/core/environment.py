@@ -7,7 +7,7 @@ import hashlib
 import os
 import platform
 import subprocess
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from functools import cache
 from importlib import metadata
 from pathlib import Path
@@ -112,7 +112,7 @@ def load_average() -> float:
 
 def now() -> str:
     """Return the time in UTC, to the second, ISO 8601."""
-    return datetime.now(timezone.utc).replace(microsecond=0).isoformat()
+    return datetime.now(UTC).replace(microsecond=0).isoformat()
 
 
 def describe(threads: int) -> Provenance:

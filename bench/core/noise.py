@@ -68,15 +68,16 @@ def _imported(module: str) -> ModuleType | None:
 def fill_normals(out: Tensor, key: int, rows: Tensor) -> Tensor:
     """Fill `out`, float [B, n] and contiguous, with the standard normals of `rows`, int64 [B], of stream `key`.
 
-    They are drawn in float32 whatever the type of `out`.
+    float64: the same random words give the same normals without the rounding of float32, in plain PyTorch.
     """
+    n = out.shape[1]
+    if out.dtype == torch.float64:
+        return out.copy_(plain_normals(key, rows.to(out.device), n, torch.float64))
     loops = compiled_loops()
     if loops is not None and out.is_cpu:
-        single = out if out.dtype == torch.float32 else torch.empty(out.shape, dtype=torch.float32)
-        loops.fill_normals(single.numpy(), rows.numpy(), np.int64(key))
-        return out if single is out else out.copy_(single)
+        loops.fill_normals(out.numpy(), rows.numpy(), np.int64(key))
+        return out
     normals = _fastest(normals_of_blocks, out.device.type)
-    n = out.shape[1]
     return out.copy_(normals(*arguments(key, rows.to(out.device), n))[:, :n])
 
 
@@ -97,9 +98,9 @@ def plain_words(key: int, rows: Tensor, n: int) -> Tensor:
     return words_of_blocks(*arguments(key, rows, n))[:, :n]
 
 
-def plain_normals(key: int, rows: Tensor, n: int) -> Tensor:
-    """Return the standard normals of the rows, float32 [B, n], on the device of `rows`."""
-    return normals_of_blocks(*arguments(key, rows, n))[:, :n]
+def plain_normals(key: int, rows: Tensor, n: int, dtype: torch.dtype = torch.float32) -> Tensor:
+    """Return the standard normals of the rows, [B, n] in float32 or float64, on the device of `rows`."""
+    return normals_of_blocks(*arguments(key, rows, n), dtype)[:, :n]
 
 
 @functools.cache
@@ -140,13 +141,15 @@ def words_of_blocks(rows: Tensor, key_low: Tensor, key_high: Tensor, n_blocks: i
     return together.view(len(rows), -1)
 
 
-def normals_of_blocks(rows: Tensor, key_low: Tensor, key_high: Tensor, n_blocks: int) -> Tensor:
-    """Return the standard normals of whole blocks, float32 [B, 4 LANES n_blocks]."""
+def normals_of_blocks(
+    rows: Tensor, key_low: Tensor, key_high: Tensor, n_blocks: int, dtype: torch.dtype = torch.float32
+) -> Tensor:
+    """Return the standard normals of whole blocks, [B, 4 LANES n_blocks] in float32 or float64."""
     words = words_of_blocks(rows, key_low, key_high, n_blocks).view(len(rows), n_blocks, 2, 2, LANES)
-    uniform = (words[:, :, :, 0].float() + 0.5) * 2.0**-32
+    uniform = (words[:, :, :, 0].to(dtype) + 0.5) * 2.0**-32
     radius = (-2 * uniform.log()).sqrt()
     angle = words[:, :, :, 1].double() * (2 * math.pi * 2.0**-32)
-    pair = torch.stack([radius * angle.cos().float(), radius * angle.sin().float()], dim=3)
+    pair = torch.stack([radius * angle.cos().to(dtype), radius * angle.sin().to(dtype)], dim=3)
     return pair.view(len(rows), -1)
 
 

@@ -1,10 +1,13 @@
-"""The precisions of matrix products, and which devices support them."""
+"""The precisions of a fit, and which devices support them.
+
+float64: pixels, weights, noise and the optimiser's state too. The others: operands of matrix products alone.
+"""
 
 from __future__ import annotations
 
 from bench.core.errors import ConfigError, check_known
 
-PRECISIONS = ("float32", "bf16", "tf32")
+PRECISIONS = ("float32", "float64", "bf16", "tf32")
 TF32_CAPABILITY = (8, 0)
 
 

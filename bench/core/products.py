@@ -1,5 +1,7 @@
 """Choose the precision of float32 matrix products: float32, or bfloat16 or TF32 operands with float32 sums.
 
+A fit in float64 (`dtype_of`) has no float32 products.
+
 Only products of float32 matrices with matrices or vectors change. Parameters, optimisers, sums (a dot product of two
 vectors is a sum), float64 work and all metrics stay as they are. bfloat16 keeps 8 significant bits of an operand,
 TF32 11, float32 24.
@@ -29,7 +31,8 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 LARGEST_EXACT = 16**3  # multiplications of the largest product that stays float32
-BY_FLOAT32, BY_ONEDNN, BY_ROUNDING, BY_TENSOR_CORES = "float32", "oneDNN bfloat16", "rounded operands", "TF32 cores"
+BY_FLOAT32, BY_FLOAT64 = "float32", "float64"
+BY_ONEDNN, BY_ROUNDING, BY_TENSOR_CORES = "oneDNN bfloat16", "rounded operands", "TF32 cores"
 
 
 class _Backend(Protocol):
@@ -39,14 +42,19 @@ class _Backend(Protocol):
 
 
 _ONEDNN: _Backend = torch.backends.mkldnn.matmul  # type: ignore[attr-defined]  # made at run time
-_SETTING = {BY_FLOAT32: "highest", BY_ROUNDING: "highest", BY_ONEDNN: "medium", BY_TENSOR_CORES: "high"}
+_SETTING = {BY_ONEDNN: "medium", BY_TENSOR_CORES: "high"}  # the others: highest
 _ABOVE_ONE = 1 + 2**-9  # a quarter of bfloat16's step above 1, so that it rounds to 1
 
 
+def dtype_of(precision: str) -> torch.dtype:
+    """Return the type of pixels, weights, noise and optimiser's state of a fit in this precision."""
+    return torch.float64 if precision == BY_FLOAT64 else torch.float32
+
+
 def products_by(precision: str, device: torch.device) -> str:
-    """Return how products of this precision are made on the device: one of the four BY_... names."""
-    if precision == "float32":
-        return BY_FLOAT32
+    """Return how products of this precision are made on the device: one of the BY_... names."""
+    if precision in (BY_FLOAT32, BY_FLOAT64):
+        return precision
     if precision == "tf32":
         return BY_TENSOR_CORES
     return BY_ONEDNN if device.type == "cpu" and _onednn_has_bf16() else BY_ROUNDING
@@ -63,7 +71,7 @@ def matrix_products(precision: str, device: torch.device) -> Iterator[None]:
     try:
         # PyTorch has one older setting, and a newer one for each device. Setting the older one also sets the newer
         # ones. If only the newer ones were set, torch.compile and others would refuse to read the older one.
-        torch.set_float32_matmul_precision(_SETTING[by])
+        torch.set_float32_matmul_precision(_SETTING.get(by, "highest"))
         with modes.get(by, nullcontext)():
             yield
     finally:

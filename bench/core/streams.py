@@ -7,12 +7,15 @@ is enough to separate the streams of one run.
 
 from __future__ import annotations
 
+import math
 from contextlib import AbstractContextManager
 
 import torch
 
 from bench.core.noise import fill_normals, fill_words
 from bench.core.seeds import stream_seed as stream_seed
+
+_BLOCK = 16  # of normals in PyTorch's generator on a CPU (`normal_fill` of its DistributionTemplates.h)
 
 
 def own_noise() -> AbstractContextManager[None]:
@@ -25,7 +28,42 @@ def generator(seed: int, name: str, *index: int) -> torch.Generator:
     return torch.Generator().manual_seed(stream_seed(seed, name, *index))
 
 
-def row_noise(seed: int, draw: int, rows: torch.Tensor, width: int) -> torch.Tensor:
+def uniforms(n: int, half_width: float, source: torch.Generator, dtype: torch.dtype) -> torch.Tensor:
+    """Return n numbers of a CPU generator, uniform on (-half_width, half_width), [n].
+
+    float64: those of float32 without rounding. PyTorch makes a float32 number from 24 random bits, exactly; how it
+    rounds the product with the width depends on the processor.
+    """
+    if dtype == torch.float32:
+        return torch.empty(n).uniform_(-half_width, half_width, generator=source)
+    return (2 * half_width) * torch.rand(n, generator=source).to(dtype) - half_width
+
+
+def normals(n: int, source: torch.Generator, dtype: torch.dtype) -> torch.Tensor:
+    """Return n standard normals of a CPU generator, [n].
+
+    float64: those of float32 without rounding, from the same uniform numbers by PyTorch's own way (Box & Muller 1958):
+    blocks of 16, the first 8 numbers of a block for radii and the others for angles; if n is no multiple of 16, the
+    last 16 are drawn anew. Fewer than 16 normals are float64 in PyTorch too, before it rounds them.
+    """
+    if dtype == torch.float32 or n < _BLOCK:
+        return torch.empty(n, dtype=dtype).normal_(generator=source)
+    drawn = torch.rand(n, generator=source).to(dtype)
+    n_whole = n - n % _BLOCK
+    found = torch.cat([_box_muller(drawn[:n_whole]), drawn[n_whole:]])
+    if n % _BLOCK:
+        found[-_BLOCK:] = _box_muller(torch.rand(_BLOCK, generator=source).to(dtype))
+    return found
+
+
+def _box_muller(drawn: torch.Tensor) -> torch.Tensor:
+    """Return standard normals from numbers uniform on [0, 1), [n] of blocks of `_BLOCK`."""
+    first, second = drawn.view(-1, 2, _BLOCK // 2).unbind(1)
+    radius, angle = (-2 * torch.log1p(-first)).sqrt(), 2 * math.pi * second
+    return torch.stack([radius * angle.cos(), radius * angle.sin()], 1).flatten()
+
+
+def row_noise(seed: int, draw: int, rows: torch.Tensor, width: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
     """Return standard normals for draw `draw`. The numbers of a row do not depend on the other rows of the call.
 
     Args:
@@ -33,11 +71,12 @@ def row_noise(seed: int, draw: int, rows: torch.Tensor, width: int) -> torch.Ten
         draw: index of the posterior draw.
         rows: int64 [B], the images' indices in their data set.
         width: numbers per row.
+        dtype: float32 or float64.
 
     Returns:
-        float32 [B, width] on the device of `rows`.
+        [B, width] on the device of `rows`.
     """
-    return fill_normals(rows.new_empty(len(rows), width, dtype=torch.float32), stream_seed(seed, "draw", draw), rows)
+    return fill_normals(rows.new_empty(len(rows), width, dtype=dtype), stream_seed(seed, "draw", draw), rows)
 
 
 def row_bits(seed: int, draw: int, rows: torch.Tensor, words: int) -> torch.Tensor:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 import math
 import re
-import sys
+import tomllib
 import types
 import typing
 from collections.abc import Iterator, Mapping
@@ -17,11 +17,6 @@ import msgspec
 from bench.core.errors import ConfigError, DataCorrupt, unknown_name
 from bench.core.files import read_file
 from bench.core.text import one_line
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
 
 LARGEST = 1 << 20  # bytes; the largest file of this suite has 40 kB
 LONGEST_VALUE = 80  # characters of a refused value that an error quotes

@@ -23,5 +23,6 @@ def split_hash(split: Split, places: Tensor | None = None) -> str:
         places = torch.arange(len(split))
     found = hashlib.sha256()
     for part in (split.rows[places], split.y[places], split.x[places[::PIXELS_EVERY]]):
-        found.update(part.cpu().contiguous().numpy().tobytes())
+        plain = part.float() if part.is_floating_point() else part  # the numbers of a float64 split are float32 ones
+        found.update(plain.cpu().contiguous().numpy().tobytes())
     return found.hexdigest()

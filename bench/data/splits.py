@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from bench.core.errors import check_known
-from bench.core.streams import generator
+from bench.core.streams import generator, normals
 from bench.data import notmnist
 from bench.data.idx import Bytes, read_idx
 from bench.data.manifest import TASKS, DataFile, DatasetManifest, manifest
@@ -69,8 +69,10 @@ def _random_split(n_rows: int, seed: int) -> Tensor:
     return torch.randperm(n_rows, generator=generator(seed, "split"))
 
 
-def load_ood(name: str, seed: int, data_dir: Path | None = None, task: str = "mnist") -> Split:
-    """Return an out-of-distribution set: x float32 [N, 784], y int64 [N] all -1 (none of the classes), rows 0..N-1.
+def load_ood(
+    name: str, seed: int, data_dir: Path | None = None, task: str = "mnist", dtype: torch.dtype = torch.float32
+) -> Split:
+    """Return an out-of-distribution set: x [N, 784] of type `dtype`, y int64 [N] all -1 (no class), rows 0..N-1.
 
     For a task that learns another data set, MNIST is out of distribution; its test images are returned.
 
@@ -84,14 +86,14 @@ def load_ood(name: str, seed: int, data_dir: Path | None = None, task: str = "mn
     check_known("out-of-distribution set", TASKS[task].outside, name)
     known = manifest(name)
     if name == "noise_gaussian":
-        x = torch.randn(1000, 784, generator=generator(seed, "ood", 0))
+        x = normals(1000 * 784, generator(seed, "ood", 0), dtype).view(1000, 784)
     elif name == "noise_uniform":
         x = torch.rand(100, 28, 28, generator=generator(seed, "ood", 1)).flatten(1)
     elif known.kind == "png-archive":
         x = _pixels(notmnist.load(known, data_dir)[0])
     else:
         x = _pixels(_idx_pair(name, "letters" if name == "letters" else "t10k", data_dir)[0])
-    return Split(name, x, torch.full((len(x),), NO_CLASS), torch.arange(len(x)))
+    return Split(name, x.to(dtype), torch.full((len(x),), NO_CLASS), torch.arange(len(x)))
 
 
 def toy_split() -> Split:

@@ -62,9 +62,9 @@ def first_rows(split: Split, limit: int | None) -> Split:
     return split.select(torch.arange(limit))
 
 
-def on_device(split: Split, device: torch.device) -> Split:
-    """Return the split with its inputs on the device. Labels and row numbers stay: only this package reads them."""
-    return split if split.x.device == device else dataclasses.replace(split, x=split.x.to(device))
+def on_device(split: Split, device: torch.device, dtype: torch.dtype) -> Split:
+    """Return the split with its inputs there, in this type. The rest stays: only this package reads it."""
+    return dataclasses.replace(split, x=split.x.to(device, dtype))
 
 
 def check_fit(found: object, approach: object) -> Posterior:

@@ -56,8 +56,10 @@ class Protocol(ABC):
         budget: Profile,
         data_dir: Path | None,
         device: torch.device = CPU,
+        dtype: torch.dtype = torch.float32,
     ) -> None:
-        self.entry, self.seed, self.budget, self.data_dir, self.device = entry, seed, budget, data_dir, device
+        self.entry, self.seed, self.budget, self.data_dir = entry, seed, budget, data_dir
+        self.device, self.dtype = device, dtype
         self.learnt = TASKS[budget.task]
 
     @property
@@ -68,12 +70,12 @@ class Protocol(ABC):
     def split(self, name: str) -> Split:
         """Return the first `n_rows` rows of a split of the learnt data set, on the device that predicts."""
         split = load_split(name, self.seed, self.data_dir, self.budget.task)
-        return on_device(first_rows(split, self.n_rows), self.device)
+        return on_device(first_rows(split, self.n_rows), self.device, self.dtype)
 
     def ood(self, name: str) -> Split:
         """Return the first `n_rows` rows of an out-of-distribution data set, on that device; raises DataMissing."""
-        split = load_ood(name, self.seed, self.data_dir, self.budget.task)
-        return on_device(first_rows(split, self.n_rows), self.device)
+        split = load_ood(name, self.seed, self.data_dir, self.budget.task, self.dtype)
+        return on_device(first_rows(split, self.n_rows), self.device, self.dtype)
 
     def epoch(self, posterior: Posterior, epoch: int) -> Mapping[str, float]:
         """Measure what the document prints after an epoch; nothing by default."""
@@ -229,7 +231,7 @@ class ToyCommon(Protocol):
         """See `Protocol.final`."""
         del epochs
         found = Measurement()
-        points = on_device(toy_split(), self.device)
+        points = on_device(toy_split(), self.device, self.dtype)
         draws = draws_of(posterior, self.budget.draws)
         at_points = gaussian(posterior, points.x, draws, points.rows)
         found.metrics["toy/rmse"] = regression.rmse(at_points, points.y.numpy())
@@ -238,7 +240,7 @@ class ToyCommon(Protocol):
         else:
             found.missing["toy/nll"] = Reason("no-observation-noise")
         for name, reach, count in (("near", TOY_NEAR, 100), ("far", TOY_FAR, 1000)):
-            grid = torch.linspace(-reach, reach, count).reshape(-1, 1)
+            grid = torch.linspace(-reach, reach, count, dtype=self.dtype).reshape(-1, 1)
             answer = gaussian(posterior, grid.to(self.device), draws, torch.arange(count))
             lower, upper = regression.band(answer)
             if len(answer.mean) == 1:

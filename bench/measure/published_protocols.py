@@ -225,7 +225,8 @@ class Feldman2018Toy(Protocol):
         """See `Protocol.final`."""
         found = Measurement(_last_epoch(epochs))
         if posterior.n_draws == 1:
-            answer = gaussian(posterior, torch.tensor([[100.0]], device=self.device), range(1), torch.tensor([0]))
+            x = torch.tensor([[100.0]], dtype=self.dtype, device=self.device)
+            answer = gaussian(posterior, x, range(1), torch.tensor([0]))
             found.metrics["toy/x=100/prediction"] = float(answer.mean[0, 0, 0])
         return found
 
@@ -284,15 +285,16 @@ def protocol_of(
     budget: Profile,
     data_dir: Path | None,
     device: torch.device = CPU,
+    dtype: torch.dtype = torch.float32,
 ) -> Protocol:
     """Return a protocol for one approach and seed: `common`, `shift`, or `published`, that of the document."""
     check_known("protocol", PROTOCOLS, name)
     if name == "shift":
-        return Shift(entry, seed, budget, data_dir, device)
+        return Shift(entry, seed, budget, data_dir, device, dtype)
     if name == "common":
-        return (ToyCommon if entry.task == "toy" else Common)(entry, seed, budget, data_dir, device)
+        return (ToyCommon if entry.task == "toy" else Common)(entry, seed, budget, data_dir, device, dtype)
     if not entry.document:
         raise ConfigError(f"{entry.name} has no document; measure it with protocol common")
     if entry.name not in _BY_APPROACH:
         raise ConfigError(f"{entry.name} names document '{entry.document}', whose protocol is not known here")
-    return _BY_APPROACH[entry.name](entry, seed, budget, data_dir, device)
+    return _BY_APPROACH[entry.name](entry, seed, budget, data_dir, device, dtype)

@@ -70,7 +70,7 @@ class Shift(Protocol):
         test = spread_rows(self.split("test10k"), MOST_ROWS)
         cases = [(kind, step) for kind, steps in STEPS.items() for step in steps]
         alone = posterior.per_row()  # allowed: no metric depends on two rows of one draw
-        every = on_device(_moved_by(test, cases), self.device)
+        every = on_device(_moved_by(test, cases), self.device, self.dtype)
         predicted = predict_split(alone, every, draws_of(alone, self.budget.draws))
         found, labels = Measurement(), test.y.numpy()
         for (kind, step), log_probs in zip(cases, np.split(predicted.summary.log_mean_probs, len(cases)), strict=True):

@@ -152,7 +152,8 @@ def _cell(
 ) -> Cell:
     recipe = resolve(entry, recipe_name)
     values, skip = _values(entry, recipe, budget)
-    if entry.cpu_float32_only and (selection.precision != "float32" or selection.device != "cpu"):
+    is_plain = selection.precision in ("float32", "float64") and selection.device == "cpu"
+    if entry.cpu_float32_only and not is_plain:
         skip = Reason("cpu-float32-only", {"approach": entry.name, "why": entry.cpu_float32_only})
     versions = versions_of(entry, recipe, protocol)
     fitted = _fitted(entry, recipe, values, budget, selection)

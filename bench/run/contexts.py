@@ -16,6 +16,7 @@ from torch import Tensor
 from bench.core import timing
 from bench.core.errors import BenchError, Diverged, StoreError
 from bench.core.fits import CheckpointInfo, OpenEpoch, SeedProgress, described
+from bench.core.products import dtype_of
 from bench.core.reasons import Reason, in_words
 from bench.core.records import Versions
 from bench.core.store import Store
@@ -153,7 +154,7 @@ class RunContext(Context):
     def __init__(self, computation: Computation, cell: Cell, measure: Measure) -> None:
         self.seed = cell.seed
         self.name = str(cell.seed)  # key of the seed in a checkpoint
-        self.device = torch.device(cell.device)
+        self.device, self.dtype = torch.device(cell.device), dtype_of(cell.precision)
         budget = profile(cell.profile)
         self.steps_per_epoch = budget.steps_per_epoch
         self._learnt = TASKS[budget.task].inside  # name of the data set that is learnt

@@ -17,7 +17,7 @@ from bench.core import environment, timing
 from bench.core.errors import Diverged, StoreError, Unsupported
 from bench.core.fits import FitInfo, described
 from bench.core.load import OtherLoad
-from bench.core.products import BY_ROUNDING, products_by
+from bench.core.products import BY_ROUNDING, dtype_of, products_by
 from bench.core.reasons import RESUMED, SEEDS_TOGETHER, Reason, told
 from bench.core.records import NetworkSize, Provenance, Timings, Versions
 from bench.core.store import Store
@@ -41,7 +41,7 @@ from bench.run.options import Options
 def _load_train(cells: Sequence[Cell], options: Options) -> tuple[Split, Tensor | None, Task]:
     """Return the training rows, which of them each of E seeds uses (indices, int64 [E, N]; None: all), and the task."""
     if manifest(cells[0].approach).task == "toy":
-        train = toy_split()
+        train = toy_split().to(torch.device("cpu"), dtype_of(cells[0].precision))
         rows = torch.arange(len(train)).expand(len(cells), -1) if len(cells) > 1 else None
         return train, rows, Task("regression", n_outputs=1, n_train=len(train), n_inputs=1)
     data_dir, task = options.data_path(), profile(cells[0].profile).task
@@ -49,9 +49,8 @@ def _load_train(cells: Sequence[Cell], options: Options) -> tuple[Split, Tensor 
         train, rows = load_split(cells[0].split, cells[0].seed, data_dir, task), None
     else:
         train, rows = load_shared(cells[0].split, [cell.seed for cell in cells], data_dir, task)
-    device = torch.device(cells[0].device)
-    if device.type != "cpu":  # copy all rows once, so that no step waits for a copy
-        train = Split(train.name, train.x.to(device), train.y.to(device), train.rows)
+    # all rows at once, so that no step waits for a copy
+    train = train.to(torch.device(cells[0].device), dtype_of(cells[0].precision))
     n_train = len(train) if rows is None else rows.shape[1]
     return train, rows, Task("classification", n_outputs=10, n_train=n_train, n_inputs=train.x.shape[1])
 
@@ -121,7 +120,8 @@ def protocol_for(cell: Cell, name: str, options: Options) -> Protocol:
     """Return the protocol of this name for the fit of a cell."""
     data_dir = options.data_path()
     entry, budget = manifest(cell.approach), profile(cell.profile)
-    return protocol_of(entry, name, cell.seed, budget, data_dir, torch.device(cell.device))
+    device, dtype = torch.device(cell.device), dtype_of(cell.precision)
+    return protocol_of(entry, name, cell.seed, budget, data_dir, device, dtype)
 
 
 def _train(

@@ -90,6 +90,7 @@ class GaussianPosterior(Posterior):
     def predict(self, x: Tensor, draws: range, rows: Tensor) -> Categorical | Gaussian:
         """Predict x [B, in] with each draw, on the device of x."""
         del rows  # the noise does not depend on the row
+        x = x.to(self._mu.dtype)
         network = self._network(x.device)
         begun = [network.begin(block) for block in row_blocks(x)]
         distinct = draws if self._sigma is not None else range(1)

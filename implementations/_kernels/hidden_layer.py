@@ -151,7 +151,7 @@ class _Layer(torch.autograd.Function):
         del log_excess  # its values are in `weights`; here it only receives a gradient
         x_squared = x.square()
         std = (x_squared @ weights.variance).sqrt_()
-        noise = normals(torch.empty(std.shape, device=std.device)).to(std.dtype)
+        noise = normals(torch.empty_like(std))
         ctx.save_for_backward(x, x_squared, mean, dropout, std, noise)
         ctx.weights = weights
         return torch.addcmul(x @ mean, std, noise), weights.kl.clone()

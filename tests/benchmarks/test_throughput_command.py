@@ -90,7 +90,7 @@ def test_load_of_others_is_marked(small, monkeypatch):
         (["mlp", "--block", "0"], "not a positive number"),
         (["mlp", "--what", "trian"], "did you mean 'train'"),
         (["mlp", "--device", "tpu"], "known: cpu, cuda"),
-        (["mlp", "--precision", "half"], "known: bf16, float32, tf32"),
+        (["mlp", "--precision", "half"], "known: bf16, float32, float64, tf32"),
     ],
 )
 def test_nonsense_is_one_line(arguments, message, tmp_path, capsys):

@@ -60,7 +60,8 @@ def test_every_product_rounds_both_operands(product, shape):
         found = product(left, right)
     assert bool((found == inner).all()) is not is_small
     exact = torch.full_like(found, inner * ABOVE_ONE**2)
-    torch.testing.assert_close(product(left, right), exact, rtol=inner * 2**-24, atol=0)  # `inner` additions
+    # tolerance: `inner` additions of positive numbers; (1 + 2^-9)^2 is exact
+    torch.testing.assert_close(product(left, right), exact, rtol=inner * 2**-24, atol=0)
 
 
 class SeenByDot(TorchDispatchMode):
@@ -115,8 +116,8 @@ def test_rounded_operands_are_the_exact_product_of_rounded_numbers(rows, inner, 
     with RoundedOperands():
         found = left @ right
     a, b = left.bfloat16().double(), right.bfloat16().double()
-    # every product is exact in float32 (8 + 8 bits); adding `inner` of them errs by 2^-24 a time
     bound = inner * 2**-24 * (a.abs() @ b.abs())
+    # tolerance: every product is exact in float32 (8 + 8 bits); adding `inner` of them errs by 2^-24 a time
     assert bool(((found.double() - a @ b).abs() <= bound).all())
 
 
@@ -126,10 +127,15 @@ def test_the_processor_gives_the_numbers_of_rounded_operands():
     left, right = torch.randn(128, 784, generator=source), torch.randn(784, 512, generator=source)
     with matrix_products("bf16", CPU):
         found = left @ right
-    with RoundedOperands():
-        rounded = left @ right
-    # of the order of 28 each; sums of 784 in another order differ by some 2^-24 x 784, rounding by 28 x 2^-9
-    assert float((found - rounded).abs().max()) < 1e-3 < float((found - left @ right).abs().max())
+    a, b = left.bfloat16().double(), right.bfloat16().double()
+    # products are exact; a sum of n errs by more than 6 sqrt(n) 2^-24 times the sum of its terms' sizes with
+    # probability 3e-8, in whatever order it is added (Higham & Mary 2019)
+    bound = 6 * 784**0.5 * 2**-24 * (a.abs() @ b.abs())
+    # tolerance: the bound above
+    assert bool(((found.double() - a @ b).abs() <= bound).all())
+    plain = left.double() @ right.double()
+    # tolerance: the bound above, which numbers that are not rounded exceed
+    assert not bool(((found.double() - plain).abs() <= bound).all())
 
 
 def state():
@@ -171,6 +177,7 @@ def test_float32_is_float32_whatever_was_switched_on_before():
 
 def test_how_products_are_made():
     assert products_by("float32", CPU) == "float32"
+    assert products_by("float64", CPU) == "float64"
     assert products_by("tf32", torch.device("cuda")) == BY_TENSOR_CORES
     assert products_by("bf16", torch.device("cuda")) == BY_ROUNDING
     assert products_by("bf16", CPU) in (BY_ONEDNN, BY_ROUNDING)
@@ -220,6 +227,15 @@ def test_a_run_trains_and_predicts_in_its_precision_and_says_so(both):
     if reduced.provenance.products == BY_ROUNDING:
         assert "rounded first" in in_words(*reduced.timings.reasons)
     assert "rounded" not in in_words(*plain.timings.reasons)
+
+
+@pytest.mark.parametrize("name", ["linear_bbb", "toy_mlp"])  # toy_mlp: on a CPU without reduced operands only
+def test_a_run_in_float64_keeps_and_measures_a_float64_network(name, tmp_path):
+    record = smoke(tmp_path, name, "float64")
+    assert (record.outcome, record.precision, record.provenance.products) == ("done", "float64", "float64")
+    tensors, _ = Store(tmp_path).read_tensors(Store(tmp_path).fit_path(record.fit_key, "posterior"), lambda _: True)
+    assert {value.dtype for value in tensors.values()} == {torch.float64}
+    assert record.provenance.train_sha256 == smoke(tmp_path, name, "float32").provenance.train_sha256
 
 
 def test_predictions_alone_are_in_the_precision_too(both, tmp_path):

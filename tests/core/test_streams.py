@@ -1,10 +1,30 @@
 """Named streams: independent, repeatable, and row noise that belongs to its row."""
 
+import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bench.core.streams import StepNoise, row_bits, row_noise, stream_seed
+from bench.core.streams import StepNoise, generator, normals, row_bits, row_noise, stream_seed, uniforms
+
+UNIT = 2.0**-24  # the largest relative error of one rounding in float32
+
+
+@pytest.mark.parametrize("n", [1, 15, 16, 17, 32, 700])
+def test_numbers_of_a_generator_in_float64_are_those_of_float32_without_rounding(n):
+    """The generators end at the same place, so that what is drawn next is the same too."""
+    for draw in (
+        lambda source, dtype: uniforms(n, 0.3, source, dtype),
+        lambda source, dtype: normals(n, source, dtype),
+    ):
+        sources = generator(3, "init"), generator(3, "init")
+        single, double = draw(sources[0], torch.float32), draw(sources[1], torch.float64)
+        assert (single.dtype, double.dtype) == (torch.float32, torch.float64)
+        # tolerance: uniform: three roundings of numbers up to .6. Normal: a radius of at most (48 log 2)^1/2 = 5.8 with
+        # three roundings, times the cosine of an angle up to 2 pi that is rounded twice, and its own two roundings
+        torch.testing.assert_close(single.double(), double, rtol=0, atol=5.8 * (3 + 2 * 6.3 + 2) * UNIT)
+        assert torch.equal(*(torch.rand(3, generator=source) for source in sources))
+    assert torch.equal(normals(n, generator(3, "init"), torch.float32), torch.randn(n, generator=generator(3, "init")))
 
 
 def test_streams_differ_by_seed_name_and_index():
@@ -34,9 +54,9 @@ def test_row_noise_differs_between_draws_and_rows():
 
 
 def test_each_of_the_64_bits_is_fair():
-    # 16,000 fair bits at each place: the share of ones has standard error 0.004
     words = row_bits(0, 0, torch.arange(16), 1000).flatten()
     shares = torch.stack([((words >> shift) & 1).double().mean() for shift in range(64)])
+    # tolerance: 16,000 fair bits at each place, the share of ones has standard error 0.004
     assert (shares - 0.5).abs().max() < 5 * 0.004
 
 

@@ -16,7 +16,8 @@ def main(argv=None):
     how.add_argument("--check", action="store_true", help="compute the traces and compare them with the stored ones")
     how.add_argument("--write", action="store_true", help="store the traces; refused without a new version")
     how.add_argument("--trace", type=Path, metavar="FILE", help="compute traces and write them to a file")
-    how.add_argument("--deviations", type=Path, nargs="+", metavar="FILE", help="the largest of such files, by kind")
+    how.add_argument("--plants", action="store_true", help="plant changes in every training path that they reach")
+    how.add_argument("--deviations", type=Path, nargs="+", metavar="FILE", help="the largest of each subject in them")
     parser.add_argument("subject", nargs="*", help="an approach, measures or streams (default: all)")
     parser.add_argument("--path", action="append", help="only this path, such as published/single")
     parser.add_argument("--threads", type=int, default=1)
@@ -34,6 +35,8 @@ def main(argv=None):
         return _write(names)
     if arguments.deviations:
         return _deviations(arguments.deviations)
+    if arguments.plants:
+        return _plants(names)
     found, bad = {}, 0
     for subject in names:
         if without := missing_framework(subject):
@@ -60,21 +63,37 @@ def main(argv=None):
 
 
 def _deviations(files):
-    """Print the largest deviation of each subject and kind in files of --trace, as `tolerance.LARGEST` has them."""
+    """Print the largest deviation of each subject in files of --trace, and where it is."""
     from tests.golden.numbers import deviations
     from tests.golden.stored import read
-    from tests.golden.tolerance import kind, measured_as
 
-    largest = {}
+    found = {}
     for file in files:
-        for subject, found in json.loads(file.read_text()).items():
-            for path, trace in found.items():
-                own = largest.setdefault(measured_as(subject, path), {})
+        for subject, traces in json.loads(file.read_text()).items():
+            for path, trace in traces.items():
                 for name, value in deviations(read(subject)[path], trace).items():
-                    own[kind(path, name)] = max(own.get(kind(path, name), 0.0), value)
-    for subject, kinds in largest.items():
-        sys.stdout.write(f"{subject}: { ({name: float(f'{value:.1e}') for name, value in kinds.items()}) }\n")
+                    found.setdefault(subject, []).append((value, f"{path} {name} ({file.name})"))
+    for subject, values in sorted(found.items(), key=lambda one: -max(one[1])[0]):
+        value, where = max(values)
+        sys.stdout.write(f"{subject}: {value:.1e}, {where}\n")
     return 0
+
+
+def _plants(names):
+    """Print the smallest deviation of each planted change, in tolerances; 1 if one is smaller than `ENOUGH`."""
+    from tests.golden.plants import ENOUGH, PLANTS, deviation, reached
+
+    least = {}
+    for name in names:  # the paths of an approach together, because they share their rows
+        for what in PLANTS:
+            for one in (one for one in reached(what) if one[0] == name):
+                value = deviation(what, *one)
+                least[what] = min(least.get(what, (value, one)), (value, one))
+                sys.stdout.write(f"{what}\t{' '.join(one)}\t{value:.1e}\n")
+                sys.stdout.flush()
+    for what, (value, one) in least.items():
+        sys.stdout.write(f"{what}: at least {value:.1e} tolerances, in {' '.join(one)}\n")
+    return int(any(value < ENOUGH for value, _ in least.values()))
 
 
 def _write(names):

@@ -17,19 +17,9 @@ from bench.plan.registry import manifest
 from tests.golden.fits import SEED, budget, fitted
 from tests.golden.numbers import Trace, signs, uniform
 
-STEPWISE = (
-    "sure",
-    "accuracy",
-    "ece",
-    "refusal",
-    "disagreement",
-    "fpr95",
-    "auroc",
-    "aupr",
-    "fraction_",
-    "risk_coverage",
-)
-"""Words in the names of metrics that change by steps when a row changes sides."""
+ORDERED = ("auroc_mutual_information", "aupr_mutual_information", "fpr95_mutual_information")
+"""Metrics of the order of rows by a difference of two entropies. Where each draw of a fitted network is sure, they are
+equal up to rounding, and rounding makes the order. `Planned` shows what these metrics do."""
 
 READINGS = (
     *(
@@ -67,7 +57,7 @@ READINGS = (
 
 def _protocol(name, protocol):
     """Return a protocol of the tiny profile; letters stand in for notMNIST, which not every machine has."""
-    found = protocol_of(manifest(name), protocol, SEED, budget(), None)
+    found = protocol_of(manifest(name), protocol, SEED, budget(), None, dtype=torch.float64)
     load = found.ood
     found.ood = lambda data: load("letters" if data == "notmnist459" else data)
     return found
@@ -85,7 +75,7 @@ def readings_trace(name):
     """Return every reading of the published fit of seed 0."""
     (one,) = fitted(name, "published")
     found = Trace()
-    _read(found, one.posterior, name, stepwise=True)
+    _read(found, one.posterior, name)
     return found
 
 
@@ -95,7 +85,7 @@ def planned_trace(name, protocol):
     found = Trace()
     deterministic = entry.noise == "none"
     posterior = Planned(entry.task, entry.noise, deterministic)
-    _measured(found, _protocol(name, protocol), posterior, {}, exact=True)
+    _measured(found, _protocol(name, protocol), posterior, {}, arrays=True)
     return found
 
 
@@ -103,28 +93,19 @@ def planned_readings_trace(name):
     """Return every reading of a `Planned` posterior as that approach's would be."""
     entry = manifest(name)
     found = Trace()
-    _read(found, Planned(entry.task, entry.noise, entry.noise == "none"), name, stepwise=False)
+    _read(found, Planned(entry.task, entry.noise, entry.noise == "none"), name)
     return found
 
 
-def _read(found, posterior, name, stepwise):
-    metrics, missing = read_keys(posterior, Common(manifest(name), SEED, budget(), None), READINGS)
+def _read(found, posterior, name):
+    metrics, missing = read_keys(posterior, Common(manifest(name), SEED, budget(), None, dtype=torch.float64), READINGS)
     for key, value in metrics.items():
-        _add(found, f"reading/{key}", value, stepwise)
+        found.number(f"reading/{key}", value)
     found.exact["readings/missing"] = sorted(missing)
 
 
-def _add(found, key, value, stepwise):
-    if stepwise and any(word in key for word in STEPWISE):
-        found.counted[key] = round(float(value), 10)
-    elif stepwise:
-        found.number(key, value, max(abs(float(value)), 1.0))  # nats mostly; a sure network's is rounding
-    else:
-        found.number(key, value)
-
-
-def _measured(found, protocol, posterior, traces, exact=False):
-    """Add what a protocol finds after the epochs and at the end; `exact`: per-row arrays too, and no steps."""
+def _measured(found, protocol, posterior, traces, arrays=False):
+    """Add what a protocol finds after the epochs and at the end; `arrays`: also of each row."""
     torch.set_flush_denormal(True)
     try:
         epochs = []
@@ -132,14 +113,15 @@ def _measured(found, protocol, posterior, traces, exact=False):
             measured = protocol.epoch(posterior, epoch)
             epochs.append({**traces.get(epoch, {}), **measured})
             for key, value in measured.items():
-                _add(found, f"epoch{epoch}/{key}", value, not exact)
+                found.number(f"epoch{epoch}/{key}", value)
         measurement = protocol.final(posterior, epochs)
     finally:
         torch.set_flush_denormal(False)
     for key, value in measurement.metrics.items():
-        _add(found, key, value, not exact)
+        if arrays or not key.endswith(ORDERED):
+            found.number(key, value)
     found.exact["missing"] = sorted(measurement.missing)
-    if not exact:
+    if not arrays:
         return
     for key, value in measurement.arrays.items():
         for part, numbers in _leaves(value, key):
@@ -165,9 +147,7 @@ def _leaves(value, name):
 
 def _summed(found, key, values):
     finite = np.nan_to_num(values, nan=-1.0, posinf=1e4, neginf=-1e4)
-    norm = float((finite**2).sum() ** 0.5)
-    found.number(key, norm)
-    found.number(f"{key}/projection", float(finite @ signs(len(finite))), max(norm, 1e-9))
+    found.array(key, finite)
     found.exact[f"{key}/length"] = len(values)
 
 
@@ -189,8 +169,8 @@ class Planned(Posterior):
         drawn = [uniform(place + np.uint64((draw + 1) * 2**44)) * 4 for draw in draws]
         logits = np.stack([(own + seen + (0 if self.noise == "none" else one)) * sure for one in drawn])
         if self._task == "mnist":
-            return Categorical(torch.log_softmax(torch.from_numpy(logits), dim=2).float())
-        mean = torch.from_numpy(logits).float()
+            return Categorical(torch.log_softmax(torch.from_numpy(logits), dim=2))
+        mean = torch.from_numpy(logits)
         return Gaussian(mean, torch.full_like(mean, 0.01))
 
     def arrays(self):
@@ -200,8 +180,8 @@ class Planned(Posterior):
         found = {}
         for index, (key, size) in enumerate({"one": (20, 30), "two": (30,), "three": (30, 10)}.items()):
             place = np.arange(int(np.prod(size)), dtype=np.uint64) + np.uint64(1000 * index)
-            mean = torch.from_numpy(uniform(place) - 0.5).float().view(size)
-            std = torch.from_numpy(0.1 + uniform(place + np.uint64(2**33))).float().view(size)
+            mean = torch.from_numpy(uniform(place) - 0.5).view(size)
+            std = torch.from_numpy(0.1 + uniform(place + np.uint64(2**33))).view(size)
             used = torch.full(size, key != "two")
             found[key] = Marginal(mean, None if self._deterministic and self._kind == 0 else std, used)
         return found

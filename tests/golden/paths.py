@@ -2,12 +2,9 @@
 
 from functools import partial
 
-import torch
-
-from bench.core.products import matrix_products
 from bench.plan.recipes import recipe_names
 from bench.plan.registry import manifest, manifests
-from tests.golden.fits import MANY, SEED, fit_trace, fitted
+from tests.golden.fits import MANY, SEED, fit_trace
 from tests.golden.measures import planned_readings_trace, planned_trace, protocol_trace, readings_trace
 from tests.golden.predictions import predict_trace
 from tests.golden.streams import data_trace, streams_trace
@@ -19,7 +16,6 @@ COMBINED = {
 """Recipes of several changes that ladders train and that are not `corrected`."""
 MEASURES = "measures"  # the subject whose paths are protocols of posteriors that are the same everywhere
 STREAMS = "streams"  # the subject whose paths are random numbers and rows
-BF16 = "published/bf16"
 SHIFTED = ("mlp", "linear_bbb")  # one network, and many draws with a faster way to predict each row alone
 
 
@@ -60,17 +56,15 @@ def paths(subject):
             found.update(_of_the_published_fit(subject, entry))
         if recipe in entry.recipes and not _untrained(subject):
             found[f"{recipe}/resumed"] = partial(fit_trace, subject, recipe, (SEED,), True)
-    if not entry.cpu_float32_only and not _untrained(subject) and not _measured_by_others(entry):
-        found[BF16] = partial(_in_bf16, subject)
     return found
 
 
 def _untrained(name):
-    return name == "uniform"  # it has no epochs and no products
+    return name == "uniform"  # it has no epochs
 
 
 def _measured_by_others(entry):
-    """Return whether the traces of the documents' approaches cover what measures this one: protocols and products."""
+    """Return whether the traces of the documents' approaches cover the protocols that measure this one."""
     return entry.group == "methods"
 
 
@@ -98,16 +92,3 @@ def _measures():
         if entry.task == "mnist":
             found[f"{name}/readings"] = partial(planned_readings_trace, name)
     return found
-
-
-def _in_bf16(name):
-    fitted.cache_clear()
-    try:
-        with matrix_products("bf16", torch.device("cpu")):
-            found = fit_trace(name, "published")
-            # 1 + 2^-9 is 1 in bfloat16: 64 of them are 64, and 64.125 in float32
-            product = torch.full((64, 64), 1 + 2**-9) @ torch.ones(64, 64)
-            found.number("products of rounded operands", product[0, 0], 0.125)
-            return found
-    finally:
-        fitted.cache_clear()  # the other paths are of float32

@@ -10,7 +10,7 @@ from bench.data.splits import load_split
 from bench.interface import Categorical
 from bench.plan.registry import manifest
 from tests.golden.fits import SEED, fitted
-from tests.golden.numbers import Trace, mixed, signs
+from tests.golden.numbers import Trace, mixed
 
 PREDICTED = 48  # rows of the test file, from FIRST_ROW on
 FIRST_ROW = 200
@@ -57,8 +57,8 @@ def inputs(task):
     """Return inputs [B, n_inputs] and their row numbers."""
     rows = torch.arange(FIRST_ROW, FIRST_ROW + PREDICTED)
     if task == "toy":
-        return torch.linspace(-3, 3, PREDICTED).reshape(-1, 1), rows
-    return load_split("test10k", SEED).x[rows], rows
+        return torch.linspace(-3, 3, PREDICTED, dtype=torch.float64).reshape(-1, 1), rows
+    return load_split("test10k", SEED).x[rows].double(), rows
 
 
 def _predicted(found, way, posterior, task):
@@ -66,25 +66,13 @@ def _predicted(found, way, posterior, task):
     n_draws = posterior.n_draws
     draws = range(FIRST_DRAW, FIRST_DRAW + DRAWS) if n_draws is None else range(min(n_draws, DRAWS))
     answer = posterior.predict(x, draws, rows)
+    found.exact[f"{way}/type"] = str((answer.log_probs if isinstance(answer, Categorical) else answer.mean).dtype)
     if isinstance(answer, Categorical):
-        logs = answer.log_probs.double().numpy()
-        probs = np.exp(logs)
-        found.number(f"{way}/largest-log", logs.max(axis=2).mean())
-        found.number(f"{way}/mean-log", logs.mean())
-        entropy = -(probs * np.maximum(logs, -1e4)).sum(axis=2).mean()
-        found.number(f"{way}/entropy", entropy, max(entropy, 1.0))  # nats; a sure network's is rounding
-        _projected(found, f"{way}/probabilities", probs)
-        _projected(found, f"{way}/logs", logs)
+        found.array(f"{way}/probabilities", answer.log_probs.exp())
+        found.array(f"{way}/logs", answer.log_probs)
     else:
         for part in ("mean", "variance"):
-            values = getattr(answer, part).double().numpy()
-            found.number(f"{way}/{part}", np.abs(values).mean())
-            _projected(found, f"{way}/{part}", values)
-
-
-def _projected(found, key, values):
-    norm = float((values**2).sum() ** 0.5)
-    found.number(f"{key}/projection", float(values.ravel() @ signs(values.size)), max(norm, 1e-9))
+            found.array(f"{way}/{part}", getattr(answer, part))
 
 
 def _ratios(found, way, posterior):

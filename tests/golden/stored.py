@@ -5,7 +5,6 @@ raised; a path or a number that is new is added; a path that is gone is dropped.
 """
 
 import json
-from functools import partial
 from pathlib import Path
 
 from bench.judge.ladder.readings import VERSION
@@ -14,7 +13,6 @@ from bench.plan.registry import manifest, manifests
 from bench.plan.versions import METRICS_VERSION, PROTOCOLS
 from tests.golden.numbers import PARTS, complaints
 from tests.golden.paths import MEASURES, STREAMS, paths
-from tests.golden.tolerance import tolerance
 
 FOLDER = Path(__file__).parent / "stored"
 MEASURED = ("common", "published", "readings")
@@ -64,7 +62,7 @@ def compare(subject, path, found=None):
         how = f"python -m tests.golden --write {subject}"
         return [f"the stored versions are {stored['versions']}, today's are {today}: {how}"]
     found = trace(subject, path) if found is None else found
-    return complaints(stored, found, partial(tolerance, subject, path))
+    return complaints(stored, found)
 
 
 def is_of(stored, today):
@@ -96,7 +94,7 @@ def write(subject):
         if is_of(before, today):
             found = trace(subject, path)
             whole = {part: found[part] | old[part] for part in PARTS}  # the stored numbers, and those that are new
-            lines = complaints(whole, found, partial(tolerance, subject, path))
+            lines = complaints(whole, found)
             if lines:
                 raise RefusedError(
                     f"{subject} {path} gives other numbers at the same versions: {lines[0]}. Raise the version of the "

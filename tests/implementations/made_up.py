@@ -9,6 +9,7 @@ from bench.core.errors import MissingFramework
 from bench.interface import Approach, Split
 from bench.judge.contract import ApproachUnderTest, CheckContext
 from bench.plan.registry import load_class
+from tests.close import DOUBLE
 
 # Widths in place of 400 to 1024 units, for tests that do not depend on the width. Masks of 70 units need two words.
 SMALL = {
@@ -43,10 +44,10 @@ def class_of(name):
         pytest.skip(str(error))
 
 
-def rows(n, n_inputs=20, seed=0, split="train60k", n_outputs=10):
-    """Return n rows of random numbers in [0, 1) with random labels."""
+def rows(n, n_inputs=20, seed=0, split="train60k", n_outputs=10, dtype=torch.float32):
+    """Return n rows of random numbers in [0, 1) with random labels; in float64 the numbers of float32."""
     source = torch.Generator().manual_seed(seed)
-    x = torch.rand(n, n_inputs, generator=source)
+    x = torch.rand(n, n_inputs, generator=source).to(dtype)
     return Split(split, x, torch.randint(n_outputs, (n,), generator=source), torch.arange(n))
 
 
@@ -56,10 +57,17 @@ def six_points(dtype=torch.float32):
     return Split("6 points", x, -(x**4) + 3 * x**2 + 1, torch.arange(6))
 
 
-def whole_epochs(seed, **changes):
+def whole_epochs(seed, dtype=torch.float32, **changes):
     """Return a context that cuts no epoch short."""
-    context = CheckContext(seed, **changes)
+    context = context_of(seed, dtype, **changes)
     context.steps_per_epoch = None
+    return context
+
+
+def context_of(seed, dtype, **changes):
+    """Return a context whose fits compute in a type."""
+    context = CheckContext(seed, **changes)
+    context.dtype = dtype
     return context
 
 
@@ -70,7 +78,8 @@ def load(net, values):
     return net
 
 
-def assert_parameters(net, values, gradients=False, **tolerance):
-    """Check the parameters of a network, or their gradients, in their order."""
+def assert_parameters(net, values, gradients=False, rtol=DOUBLE, atol=DOUBLE):
+    """Check the float64 parameters of a network, or their gradients, in their order."""
     for parameter, value in zip(net.parameters(), values, strict=True):
-        assert torch.allclose(parameter.grad if gradients else parameter.data, value, **tolerance)
+        # tolerance: that of float64, or one that the caller derives
+        torch.testing.assert_close(parameter.grad if gradients else parameter.data, value, rtol=rtol, atol=atol)

@@ -9,6 +9,7 @@ import torch
 from bench.interface import Split, Task
 from bench.plan.registry import load_class
 from implementations import _seeds
+from tests.close import DOUBLE, close
 from tests.implementations.made_up import whole_epochs
 
 STEPS, BATCH, N_ROWS = 20, 8, 20 * 8 - 3  # the last batch is short
@@ -55,14 +56,16 @@ def problem(name):
 def assert_same(left, right):
     assert left.keys() == right.keys()
     for name, value in left.items():
-        assert torch.allclose(value, right[name], rtol=1e-9, atol=1e-11), name
+        # sums have at most 70 terms, so that 20 steps round a few thousand times, relative to the largest numbers
+        largest = max(1.0, value.abs().max().item())
+        torch.testing.assert_close(value, right[name], rtol=DOUBLE, atol=DOUBLE * largest, msg=name)
 
 
 def seeds_of(name, changes, chosen=(0, 1, 2)):
     """Return some of the three seeds in one computation, or one seed with its own rows only."""
     module, approach = recipe(name, changes)
     train, rows, task = problem(name)
-    contexts = [whole_epochs(SEEDS[index]) for index in chosen]
+    contexts = [whole_epochs(SEEDS[index], torch.float64) for index in chosen]
     if len(chosen) == 1:
         own = train.select(rows[chosen[0]])
         return module.Seeds(approach, own, _seeds.all_rows(own), task, contexts)
@@ -76,11 +79,11 @@ def test_twenty_steps_together_equal_twenty_steps_alone(name, changes):
     for index, trace in enumerate(traces):
         alone = seeds_of(name, changes, (index,))
         (expected,) = alone.epoch(1)
-        assert trace == pytest.approx(expected, rel=1e-10)
+        assert trace == close(expected)
         assert_same(together.state(index), alone.state(0))
         assert_same(together.posterior(index).arrays(), alone.posterior(0).arrays())
     states = [together.state(index)["flat" if name in ("dropout_fcn", "toy_mlp") else "parameters"] for index in (0, 1)]
-    assert not torch.allclose(*states)
+    assert float((states[0] - states[1]).abs().max()) > 1e-3  # the seeds differ
 
 
 @pytest.mark.parametrize("name", SMALL)
@@ -95,7 +98,7 @@ def test_a_seed_goes_on_alone_from_where_it_was_with_others(name):
     pair.restore([state, together.state(2)])
     expected = together.epoch(2)[1]
     for other in (alone, pair):
-        assert other.epoch(2)[0] == pytest.approx(expected, rel=1e-10)
+        assert other.epoch(2)[0] == close(expected)
         assert_same(other.state(0), together.state(1))
     assert all(torch.equal(state[key], value) for key, value in kept.items())  # training did not touch the copy
 

@@ -1,5 +1,7 @@
 """pyro_hidden_layer: the fast layers equal Pyro's, the loss is the document's, the data-free numbers, the posterior."""
 
+import math
+
 import pytest
 import torch
 from hypothesis import given, settings
@@ -14,16 +16,16 @@ from pyro.infer import SVI  # noqa: E402
 from torch.nn import functional  # noqa: E402
 
 from bench.core.streams import row_noise  # noqa: E402
-from bench.interface import Split, Task  # noqa: E402
-from bench.judge.contract import CheckContext  # noqa: E402
+from bench.interface import Task  # noqa: E402
 from benchmarks.documents.pyro_hidden_layer import DocumentNetwork  # noqa: E402
 from implementations import pyro_hidden_layer as approach  # noqa: E402
 from implementations._kernels.hidden_layer import FusedHiddenLayer, MatmulHiddenLayer, Weights  # noqa: E402
-from implementations._kernels.loops import loops_for  # noqa: E402 - after the check that Pyro is there
 from implementations._pyro import isolated, sgd  # noqa: E402 - after the check that Pyro is there
 from implementations.pyro_hidden_layer import HiddenLayerPosterior, PyroHiddenLayer  # noqa: E402
+from tests.close import DOUBLE, close  # noqa: E402
+from tests.implementations.made_up import context_of, whole_epochs  # noqa: E402
 from tests.implementations.made_up import rows as made_up  # noqa: E402
-from tests.implementations.made_up import whole_epochs  # noqa: E402
+from tests.implementations.roundings import EXP, LOG, UNIT, added, assert_within  # noqa: E402
 from tests.pyros_noise import PyrosNoise  # noqa: E402
 
 CPU = torch.device("cpu")
@@ -60,45 +62,114 @@ def test_matmul_layer_is_pyros_layer(seed, batch, n_inputs, n_units, with_bias, 
     options["weight_space_sampling"] = of_weights
     theirs, ours = HiddenLayer(x, mean, std, **options), MatmulHiddenLayer(x, mean, std, **options)
     expected = drawn(seed, theirs, draws)
-    assert torch.allclose(drawn(seed, ours, draws), expected, rtol=1e-12, atol=1e-13)
+    torch.testing.assert_close(drawn(seed, ours, draws), expected, rtol=DOUBLE, atol=DOUBLE)
     assert ours.log_prob(expected) == theirs.log_prob(expected)
     assert ours.KL == theirs.KL
+
+
+def values_and_gradients(leaves, floor, noise, weights_of_sum, kl_weight):
+    """Return activation, KL and the gradients of a layer's sum and KL, float64 or float32 as the leaves are."""
+    leaves = [value.detach().clone().requires_grad_() for value in leaves]
+    x, mean, log_excess, dropout = leaves
+    weights = Weights.of(mean, log_excess, floor, dropout)
+    layer = FusedHiddenLayer(
+        *leaves,
+        weights,
+        non_linearity=identity,
+        KL_factor=1.0,
+        include_hidden_bias=False,
+        normals=lambda empty: empty.copy_(noise),
+    )
+    activation = layer.rsample()
+    kl = -layer.log_prob(activation)
+    ((activation * weights_of_sum.to(x.dtype)).sum() + kl_weight * kl).backward()
+    return weights, [value.detach() for value in (activation, kl, *(leaf.grad for leaf in leaves))]
 
 
 @pytest.mark.parametrize("kl_weight", [-0.3, 0.7])
 @settings(max_examples=20)
 @given(st.integers(0, 999))
-def test_compiled_layer_has_the_plain_values_and_gradients_in_double_precision(kl_weight, seed):
+def test_plain_layer_has_the_values_and_gradients_of_autograd(kl_weight, seed):
     source = torch.Generator().manual_seed(seed)
-    tensors = [torch.randn(shape, generator=source) for shape in ((6, 7), (7, 9), (7, 9))]
-    noise, weights_of_sum = (torch.randn(6, 9, generator=source) for _ in range(2))
-    dropout, floor = torch.tensor(0.4), 0.01
-    results = []
-    for dtype in (torch.float32, torch.float64):
-        leaves = [value.to(dtype, copy=True).requires_grad_() for value in (*tensors, dropout)]
-        x, mean, log_excess, factor = leaves
-        if dtype == torch.float32:
-            assert loops_for(mean) is not None
-            weights = Weights.of(mean, log_excess, floor, factor)
-            layer = FusedHiddenLayer(
-                *leaves,
-                weights,
-                non_linearity=torch.tanh,
-                KL_factor=1.0,
-                include_hidden_bias=False,
-                normals=lambda empty: empty.copy_(noise),
-            )
-            activation = layer.rsample()
-            kl = -layer.log_prob(activation)
-        else:
-            std = factor * (floor + log_excess.exp())
-            activation = torch.tanh(x @ mean + (x.square() @ std.square()).sqrt() * noise.to(dtype))
-            kl = kl_divergence(Normal(mean, std), Normal(torch.zeros_like(mean), torch.ones_like(std))).sum()
-        ((activation * weights_of_sum).sum() + kl_weight * kl).backward()
-        results.append([value.detach().double() for value in (activation, kl, *(leaf.grad for leaf in leaves))])
-    for fast, plain in zip(*results, strict=True):
-        # a part in 1e5 of the largest entry: sums of products of both signs lose the digits of their parts
-        assert (fast - plain).abs().max() <= 1e-5 * (1 + plain.abs().max())
+    shapes = ((6, 7), (7, 9), (7, 9), (6, 9), (6, 9))
+    *tensors, noise, weights_of_sum = (torch.randn(shape, generator=source, dtype=torch.float64) for shape in shapes)
+    leaves = [*tensors, torch.tensor(0.4, dtype=torch.float64)]
+    _, ours = values_and_gradients(leaves, 0.01, noise, weights_of_sum, kl_weight)
+    x, mean, log_excess, dropout = leaves = [value.requires_grad_() for value in leaves]
+    std = dropout * (0.01 + log_excess.exp())
+    activation = x @ mean + (x.square() @ std.square()).sqrt() * noise
+    kl = kl_divergence(Normal(mean, std), Normal(torch.zeros_like(mean), torch.ones_like(std))).sum()
+    ((activation * weights_of_sum).sum() + kl_weight * kl).backward()
+    for found, expected in zip(ours, (activation, kl, *(leaf.grad for leaf in leaves)), strict=True):
+        # sums of at most 63 terms, whose sizes are up to some hundred
+        torch.testing.assert_close(found, expected.detach(), rtol=DOUBLE, atol=100 * DOUBLE)
+
+
+@pytest.mark.parametrize("kl_weight", [-0.25, 0.75])
+@settings(max_examples=20)
+@given(st.integers(0, 999), st.sampled_from([(7, 9), (61, 70)]), st.sampled_from([-3.0, 1.0]))
+def test_compiled_layer_is_the_plain_one_in_float64(kl_weight, seed, shape, shift):
+    """A row of x has one number, a power of two, and the means are eighths: all products of matrices are exact.
+
+    The larger layer has more weights than a block of the compiled passes.
+    """
+    source = torch.Generator().manual_seed(seed)
+    n_inputs, n_units = shape
+    powers = 2.0 ** torch.randint(-1, 2, (n_inputs,), generator=source)
+    signs = 2.0 * torch.randint(2, (n_inputs,), generator=source) - 1
+    x = torch.diag(signs * powers)[torch.randperm(n_inputs, generator=source)]
+    mean = torch.randint(-8, 9, shape, generator=source) / 8
+    log_excess, noise = torch.randn(shape, generator=source) + shift, torch.randn(shape, generator=source)
+    # mostly of the sign of the noise, so that the gradient of the dropout is no small rest of large terms
+    weights_of_sum = noise * torch.tensor([2.0, 1.0, 0.5, -0.25])[torch.randint(4, shape, generator=source)]
+    leaves, floor = (x, mean, log_excess, torch.tensor(0.4)), 2.0**-7
+    found, fast = values_and_gradients(leaves, floor, noise, weights_of_sum, kl_weight)
+    x, mean, log_excess, dropout = leaves = [value.double() for value in leaves]
+    noise, grad = noise.double(), weights_of_sum.double()
+    expected, plain = values_and_gradients(leaves, floor, noise, grad, kl_weight)
+    c = abs(kl_weight)
+
+    # tolerance: relative errors. e^log_excess, + floor, dropout; the square; the quotient (a product with an inverse)
+    of_std = EXP + 2 * UNIT
+    of_variance = 2 * of_std + UNIT
+    of_slope = 2 * EXP + 3 * UNIT
+    std, variance, slope = expected.std, expected.variance, expected.slope
+    assert_within(found.std, std, of_std * std)
+    assert_within(found.variance, variance, of_variance * variance)
+    assert_within(found.slope, slope, of_slope * slope)
+    # tolerance: a block adds in float32; the blocks are added in float64, as the means' squares, which are exact here
+    block = UNIT * added(min(4096, log_excess.numel()))
+    of_excess = (of_variance + block) * variance.sum() + UNIT * expected.variance_excess.abs()
+    assert_within(found.variance_excess, expected.variance_excess, of_excess)
+    log_free = (std / dropout).log()
+    of_logs = (EXP + UNIT + (LOG + block) * log_free.abs()).sum()
+    assert_within(found.kl, expected.kl, of_excess / 2 + of_logs + UNIT * expected.kl.abs())
+
+    # tolerance: the pre-activations' standard deviation has half the variance's error and the rounding of its root
+    of_drawn = of_variance / 2 + UNIT
+    drawn = (x.square() @ variance).sqrt()
+    activation, kl, grad_x, _, _, grad_dropout = plain
+    bounds = [(of_drawn + 2 * UNIT) * (drawn * noise).abs() + UNIT * activation.abs()]
+    bounds += [of_excess / 2 + of_logs + UNIT * kl.abs()]  # tolerance: as above
+    # tolerance: h = grad noise / drawn has two more roundings; a sum of n products has added(n) and one of each product
+    h = (grad * noise / drawn).abs()
+    of_h = of_drawn + 2 * UNIT
+    sums = UNIT * (added(n_units) + 1)
+    means = grad.abs() @ mean.T.abs()
+    bounds += [sums * means + (of_h + of_variance + sums + UNIT) * x.abs() * (h @ variance.T) + UNIT * grad_x.abs()]
+    # tolerance: c mean, and the sum with an exact product
+    bounds += [2 * UNIT * ((c * mean).abs() + (x.T @ grad).abs())]
+    # tolerance: slope (v (p + c) - c) with p = (x^2)' h, a rounding each, whatever is multiplied out
+    p = x.square().T @ h
+    parts = variance * (p + c)
+    bounds += [slope * (of_h * variance * p + (of_variance + 3 * UNIT) * parts + (of_slope + 2 * UNIT) * (parts + c))]
+    # tolerance: a sum of products, c times the excess, their sum, the quotient
+    terms = (grad * noise * drawn).abs().sum()
+    of_terms = (of_drawn + 2 * UNIT + UNIT * added(noise.numel())) * terms
+    rest = c * (of_excess + UNIT * expected.variance_excess.abs()) + 2 * UNIT * dropout * grad_dropout.abs()
+    bounds += [(of_terms + rest) / dropout]
+    for float32, exact, bound in zip(fast, plain, bounds, strict=True):
+        assert_within(float32, exact, bound)
 
 
 def test_fused_layer_refuses_what_it_would_get_wrong():
@@ -114,52 +185,59 @@ def test_fused_layer_refuses_what_it_would_get_wrong():
 # --- the objective -------------------------------------------------------------------------------------------------
 
 
-def full_size_context():
-    return CheckContext(0), Task("classification", 10, 50_000, 784)
-
-
 def nll_of(trace, labels):
     logits = trace.nodes["label"]["fn"].logits
     return -logits.gather(1, labels[:, None]).sum()
 
 
 def test_numbers_that_need_no_data():
-    context, task = full_size_context()
-    train = torch.rand(128, 784, generator=torch.Generator().manual_seed(1))
+    task = Task("classification", 10, 50_000, 784)
+    train = torch.rand(128, 784, generator=torch.Generator().manual_seed(1)).double()
     labels = torch.randint(10, (128,), generator=torch.Generator().manual_seed(2))
+
+    def f(s):
+        return (s**2 - 1) / 2 - math.log(s)
+
     with isolated(CPU):
-        network = approach._Network(PyroHiddenLayer(), task, context)
-        assert sum(rows * columns for rows, columns in network.shapes) == 2_912_266
+        network = approach._Network(PyroHiddenLayer(), task, context_of(0, torch.float64))
+        n_weights = sum(rows * columns for rows, columns in network.shapes)
+        assert n_weights == 2_912_266
+        any_order = n_weights * 2.0**-53  # of a sum over the weights, relative if all terms have one sign
         # layer 1: 802,816 (.25^2 - 1 - 2 log .25) / 2 = 736,619
         # means of shape (1025, 10) in layers 2 and 3: 2 * 1025 (1024 - 10) / 2 = 1,039,350
         constant = sum(kl for *_, kl in network.prior)
-        assert constant.item() == pytest.approx(1_775_969, abs=1)
+        # tolerance: each of four sums over the weights, of squares, of 1 and of logarithms, is at most 1.5 times this
+        assert constant.item() == pytest.approx(802_816 * f(0.25) + 1_039_350, rel=6 * any_order)
         # 802,816 f(.025) + 2,109,450 f(.1) + 2,912,266 * .01^2 / 2 with f(s) = (s^2 - 1) / 2 - log s
         svi = SVI(network.model, network.guide, sgd(0.002, 0.9), loss=network.estimator)
         torch.manual_seed(3)
         loss = svi.evaluate_loss(train, labels)
         kl = sum(weights.kl for weights in network.weights.values())
-        assert kl.item() == pytest.approx(6_373_490, rel=1e-5)
+        expected = 802_816 * f(0.025) + 2_109_450 * f(0.1) + n_weights * 0.01**2 / 2
+        # tolerance: half of the sum of n squares of means has the standard error .01^2 sqrt(n / 2) = .12; five of them
+        # are exceeded with probability 6e-7. Roundings are below 6 any_order = 2e-9 of 6,373,490.
+        assert kl.item() == pytest.approx(expected, abs=5 * 0.01**2 * math.sqrt(n_weights / 2) + 0.02)
+        assert round(expected) == 6_373_490
         torch.manual_seed(3)
         guide = poutine.trace(network.guide).get_trace(train, labels)
         nll = nll_of(poutine.trace(poutine.replay(network.model, guide)).get_trace(train, labels), labels)
     kappa = 128 / 50_000
-    assert loss == pytest.approx((nll + kappa * (constant - kl)).item(), rel=1e-6)
+    assert loss == close((nll + kappa * (constant - kl)).item())
     # what the document would print for an epoch of first steps, without the likelihood
-    assert 391 * (loss - nll.item()) / 50_000 == pytest.approx(-92.04, abs=0.01)
+    assert round(391 * (loss - nll.item()) / 50_000, 2) == -92.04
 
 
 def test_correct_sign_adds_the_kl():
-    rows = made_up(BATCH)
+    rows = made_up(BATCH, dtype=torch.float64)
     with isolated(CPU):
-        network = approach._Network(PyroHiddenLayer(kl_sign=1, **SMALL), TASK, CheckContext(0))
+        network = approach._Network(PyroHiddenLayer(kl_sign=1, **SMALL), TASK, context_of(0, torch.float64))
         svi = SVI(network.model, network.guide, sgd(0.002, 0.9), loss=network.estimator)
         torch.manual_seed(3)
         loss = svi.evaluate_loss(rows.x, rows.y)
         kl = sum(weights.kl for weights in network.weights.values())
         torch.manual_seed(3)
         trace = poutine.trace(network.model).get_trace(rows.x, rows.y)
-    assert loss == pytest.approx((nll_of(trace, rows.y) + BATCH / N_ROWS * kl).item(), rel=1e-5)
+    assert loss == close((nll_of(trace, rows.y) + BATCH / N_ROWS * kl).item())
 
 
 def start_of(network_parameters):
@@ -173,9 +251,8 @@ def start_of(network_parameters):
 
 def test_training_equals_the_documents(float64, monkeypatch):
     monkeypatch.setattr(approach, "StepNoise", PyrosNoise)
-    rows = made_up(N_ROWS)
-    rows = Split(rows.name, rows.x.double(), rows.y, rows.rows)
-    context = whole_epochs(4)
+    rows = made_up(N_ROWS, dtype=torch.float64)
+    context = whole_epochs(4, torch.float64)
     with isolated(CPU):
         approach._Network(PyroHiddenLayer(**SMALL), TASK, context)
         start = start_of({name: value.detach().clone() for name, value in pyro.get_param_store().items()})
@@ -195,12 +272,13 @@ def test_training_equals_the_documents(float64, monkeypatch):
             ]
             trace = context.traces[epoch]
             loss = trace["mnist/train60k/train_loss_per_image"]
-            assert loss == pytest.approx(sum(loss for loss, _ in steps) / N_ROWS, rel=1e-9)
+            assert loss == close(sum(loss for loss, _ in steps) / N_ROWS)
             assert trace["mnist/train60k/accuracy"] == sum(correct for _, correct in steps) / N_ROWS
         for name, marginal in posterior.weights().items():
             dropout = store[f"{name}_dropout"] if name != "a4" else 1
-            assert torch.allclose(marginal.mean, store[f"{name}_mean"], atol=1e-9)
-            assert torch.allclose(marginal.std, dropout * store[f"{name}_scale"], atol=1e-9)
+            std = dropout * store[f"{name}_scale"]
+            torch.testing.assert_close(marginal.mean, store[f"{name}_mean"].detach(), rtol=DOUBLE, atol=DOUBLE)
+            torch.testing.assert_close(marginal.std, std.detach(), rtol=DOUBLE, atol=DOUBLE)
 
 
 # --- the posterior -------------------------------------------------------------------------------------------------
@@ -211,18 +289,19 @@ def made_up_posterior(seed=0):
     shapes = [(N_INPUTS, N_HIDDEN), (N_HIDDEN + 1, N_HIDDEN), (N_HIDDEN + 1, N_HIDDEN), (N_HIDDEN + 1, 10)]
     arrays = {}
     for name, shape in zip(approach.LAYERS, shapes, strict=True):
-        arrays[f"{name}/mean"] = 0.5 * torch.randn(shape, generator=source)
-        arrays[f"{name}/std"] = 0.3 * torch.rand(shape, generator=source)
+        arrays[f"{name}/mean"] = 0.5 * torch.randn(shape, generator=source).double()
+        arrays[f"{name}/std"] = 0.3 * torch.rand(shape, generator=source).double()
     return HiddenLayerPosterior(arrays, seed)
 
 
 def test_prediction_is_pyros_layers_with_the_rows_noise(monkeypatch):
-    posterior, rows = made_up_posterior(seed=9), made_up(7)
-    weights = {name: (marginal.mean.double(), marginal.std.double()) for name, marginal in posterior.weights().items()}
+    posterior, rows = made_up_posterior(seed=9), made_up(7, dtype=torch.float64)
+    weights = {name: (marginal.mean, marginal.std) for name, marginal in posterior.weights().items()}
     predicted = posterior.predict(rows.x, range(3, 5), rows.rows).log_probs
     for index, draw in enumerate(range(3, 5)):
-        noise = iter(row_noise(9, draw, rows.rows, 3 * N_HIDDEN + 10).double().split([N_HIDDEN] * 3 + [10], dim=1))
-        value = rows.x.double()
+        normals = row_noise(9, draw, rows.rows, 3 * N_HIDDEN + 10, torch.float64)
+        noise = iter(normals.split([N_HIDDEN] * 3 + [10], dim=1))
+        value = rows.x
         for name in approach.LAYERS:
             last = name == "a4"
             layer = HiddenLayer(
@@ -234,16 +313,17 @@ def test_prediction_is_pyros_layers_with_the_rows_noise(monkeypatch):
             with monkeypatch.context() as patch:
                 patch.setattr(torch, "randn", lambda *_: next(noise))  # noqa: B023 - used at once
                 value = layer.rsample()
-        assert torch.allclose(predicted[index].double(), value, atol=1e-5)
+        torch.testing.assert_close(predicted[index], value, rtol=DOUBLE, atol=DOUBLE)
 
 
 def test_per_row_of_means_and_of_nothing():
-    posterior, rows = made_up_posterior(), made_up(5)
+    posterior, rows = made_up_posterior(), made_up(5, dtype=torch.float64)
     network = posterior.mean_network()
     assert network.per_row() is network
     # what per_row makes of the weights is their network: its means predict what the posterior's means predict
     means = posterior.per_row().mean_network().predict(rows.x, range(1), rows.rows).log_probs
-    torch.testing.assert_close(means, network.predict(rows.x, range(1), rows.rows).log_probs)
+    expected = network.predict(rows.x, range(1), rows.rows).log_probs
+    torch.testing.assert_close(means, expected, rtol=DOUBLE, atol=DOUBLE)
     empty = posterior.masked({name: torch.zeros_like(m.used) for name, m in posterior.weights().items()}).per_row()
     answer = empty.predict(rows.x, range(2), rows.rows).log_probs
-    assert torch.equal(answer, torch.zeros(2, 5, 10).log_softmax(2))
+    assert torch.equal(answer, torch.zeros(2, 5, 10, dtype=torch.float64).log_softmax(2))

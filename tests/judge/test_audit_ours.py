@@ -77,7 +77,9 @@ def summed_nll(outputs, y):
 def sampled(module, recipe, task, layout, three, nll_of, prior_std):
     """Audit the network that a module's `Seeds` trains, with noise from torch's global generator."""
     train = Split("train60k", *three[0], torch.arange(len(three[0][0])))
-    network = module.Seeds(recipe, train, _seeds.all_rows(train), task, [CheckContext(0)]).network
+    context = CheckContext(0)
+    context.dtype = torch.float64
+    network = module.Seeds(recipe, train, _seeds.all_rows(train), task, [context]).network
     parameters = leaves(layout, mu=network.mu, rho=network.rho)
 
     def evaluate(x, y, values):

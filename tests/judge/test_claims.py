@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 import math
-import sys
+import tomllib
 from collections import Counter
 from decimal import ROUND_DOWN, ROUND_HALF_EVEN, Decimal
 from pathlib import Path
@@ -16,14 +16,8 @@ from hypothesis import strategies as st
 from bench.core.errors import ConfigError
 from bench.judge.claims import PUBLISHED, in_claim_unit, load_claims, measure, measured_key, print_interval
 from bench.plan.registry import ORDER
-from tests.synthetic import record
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
-
 from tests.judge.claims import BY_ID, CLAIMS, COLUMNS, GOOD, made
+from tests.synthetic import record
 
 
 def write(path: Path, *rows: dict[str, str], header: tuple[str, ...] = COLUMNS) -> Path:

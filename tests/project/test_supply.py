@@ -1,17 +1,12 @@
 """Packages: the locked files are those of the constraints, each with a hash, and what is asked for is among them."""
 
 import re
-import sys
+import tomllib
 from pathlib import Path
 
 import pytest
 
 from bench.data.listed import listing
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
 
 ROOT = Path(__file__).resolve().parents[2]
 PIN = re.compile(r"^([A-Za-z0-9._-]+)==([^\s;]+)", re.MULTILINE)
@@ -42,7 +37,7 @@ def test_all_that_is_asked_for_is_locked_but_torch():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     wanted = [*project["dependencies"], *(text for name in EXTRAS for text in project["optional-dependencies"][name])]
     names = {plain(re.split(r"[\s\[<>=!~;]", text)[0]) for text in wanted}
-    missing = names - pins("constraints/hashes.txt").keys() - {"torch", "tomli", project["name"]}
+    missing = names - pins("constraints/hashes.txt").keys() - {"torch", project["name"]}
     assert missing == set(), AGAIN
 
 

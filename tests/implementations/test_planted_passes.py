@@ -1,0 +1,62 @@
+"""A change inside a compiled pass alone fails the test that ties the pass to its plain form in float64."""
+
+import importlib.util
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("bench.core.compiled", reason="numba is not installed")
+
+from bench.core import compiled, compiled_mixture
+from implementations._kernels import sampled_mlp
+from tests.core.test_noise import test_a_compiled_step_is_the_float64_one as a_step_of_adam
+from tests.core.test_noise import test_compiled_numbers_are_the_plain_ones as numbers
+from tests.implementations.test_blundell import MIXTURE, check_fused_pass
+
+PLANTED = {
+    "a coefficient of the sine": (compiled, "float32(1.6666654611e-1)", "float32(1.6665e-1)"),
+    "Adam's beta2": (compiled, "second[i] * float32(0.999)", "second[i] * float32(0.998)"),
+    "the prior's pull": (compiled, "weights[i] * pull", "weights[i] * pull * float32(0.999)"),
+    "the slope of sigma": (compiled, "(g * noise[i] - push * inverse) * slope", "(g * noise[i] - push * inverse)"),
+    "the sum of log sigma": (compiled, "log_sigma += log32(sigma)", "log_sigma += log32(sigma) * float32(0.999)"),
+    "the narrow prior's share": (compiled_mixture, "wide + narrow * share", "wide + narrow * share * float32(0.999)"),
+    "the entropy": (compiled_mixture, "kl / sigma", "kl / sigma * float32(0.999)"),
+}
+
+
+@pytest.fixture
+def planted(request, tmp_path):
+    """Return a module of loops, compiled from a copy of its file in which one piece is another."""
+    module, before, after = PLANTED[request.param]
+    text = Path(module.__file__).read_text()
+    assert text.count(before) == 1
+    copy = tmp_path / "planted_loops.py"
+    copy.write_text(text.replace(before, after))
+    spec = importlib.util.spec_from_file_location("planted_loops", copy)
+    found = sys.modules["planted_loops"] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(found)
+    yield found
+    del sys.modules["planted_loops"]
+
+
+@pytest.mark.parametrize("planted", ["a coefficient of the sine"], indirect=True)
+def test_in_the_normals(planted, monkeypatch):
+    monkeypatch.setattr(compiled, "fill_normals", planted.fill_normals)
+    with pytest.raises(AssertionError):
+        numbers()
+
+
+@pytest.mark.parametrize(
+    "planted", ["Adam's beta2", "the prior's pull", "the slope of sigma", "the sum of log sigma"], indirect=True
+)
+def test_in_a_step_of_adam(planted, monkeypatch):
+    monkeypatch.setattr(sampled_mlp, "loops_for", lambda value: planted if value.element_size() == 4 else None)
+    with pytest.raises(AssertionError):
+        a_step_of_adam(False, 1, 1, monkeypatch)
+
+
+@pytest.mark.parametrize("planted", ["the narrow prior's share", "the entropy"], indirect=True)
+def test_in_a_step_of_sgd(planted):
+    with pytest.raises(AssertionError):
+        check_fused_pass(MIXTURE, planted)
