@@ -22,8 +22,8 @@ from tests.implementations.made_up import rows
 
 MNIST = Task("classification", n_outputs=10, n_train=60_000, n_inputs=784)
 SQRT_6 = 2.449489742783178
-# tolerance: a gradient is rounded fewer than 100 times, relative to terms e / (sigma M) up to 4 / (.0025 70/16) = 370, so
-# that it is off by less than d = 4e-12. With d added to or subtracted from every gradient of every step, by chance,
+# tolerance: a gradient is rounded fewer than 100 times, relative to terms e / (sigma M) up to 4 / (.0025 70/16) = 370,
+# so it is off by less than d = 4e-12. With d added to or subtracted from every gradient of every step, by chance,
 # the means end up to .41 d away, and sigmas .009 d of their size, alike for d = 1e-9 and 1e-11.
 ADAM = 2e-12
 SWITCHES = [(True, 6.0), (False, 6.0), (True, SQRT_6), (False, SQRT_6)]  # (detach_mu, prior_std)
