@@ -14,7 +14,7 @@ from tests.implementations.made_up import class_of, rows, whole_epochs
 MNIST = Task("classification", n_outputs=10, n_train=300, n_inputs=784)
 EPOCHS = 10
 FEW, PASSED = 96, 80  # multiples of 16, to which Gaussian posteriors fill up their blocks of rows
-# tolerance: manifests state costs with two digits after the point, or to a hundredth of them; counts are exact
+# tolerance: a manifest may state a cost to one percent; what PyTorch counts are whole numbers
 STATED = 0.01
 DRAWS = 100  # of an answer, as in the full profile, unless a posterior has fewer
 UNCOUNTED = {"mc_dropout"}  # PyTorch counts no product that is added in place to the gradient

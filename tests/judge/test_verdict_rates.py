@@ -22,7 +22,7 @@ def test_false_alarms_of_a_document_are_rare():
     for _ in range(300):
         runs, epochs = source.normal(size=(12, 6)).tolist(), source.normal(size=(8, 6)) + source.normal(size=6)
         rows = [row(r[:5], r[5], id=f"c{i}", split=f"s{i}") for i, r in enumerate(runs)]
-        found = judge([*rows, *curve_rows(epochs[:, :5], epochs[:, 5])])
+        found = judge([*rows, *curve_rows(epochs[:, :5].tolist(), epochs[:, 5].tolist())])
         alarms += any(one.outcome == DIFFERS for one in found.verdicts)
     assert alarms / 300 < 0.05 + 4 * 0.0126
 
