@@ -16,7 +16,7 @@ noise comes from the suite's named streams, so that MXNet's global generator is 
 mixture is summed as logarithms (softplus of their difference), where the document adds densities that can underflow.
 
 Cost: 2 passes of the network and some 15 operations on 8 vectors of P = 478,410 numbers a step, in order, without
-waiting for any result.  Fails when: rho is below -8: oneDNN's softplus is good to 1e-6, sigma is then less than 4e-4.
+waiting for any result.  Fails when: rho is below -8: oneDNN's softplus is good to 1.1e-6, sigma is then less than 4e-4.
 """
 
 from __future__ import annotations
