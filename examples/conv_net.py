@@ -40,7 +40,7 @@ class ConvNet(Approach):
         """Train by Adam; the trace is the mean loss of an epoch's batches."""
         with torch.random.fork_rng():  # PyTorch's layers draw their first weights from the global generator
             torch.manual_seed(ctx.stream("init"))
-            net = network(task.n_outputs).to(ctx.device)
+            net = network(task.n_outputs).to(ctx.device, ctx.dtype)
         adam = torch.optim.Adam(net.parameters(), self.learning_rate)
         first = 1
         if (found := ctx.restore()) is not None:

@@ -39,7 +39,8 @@ class McDropout(Approach):
 
     def fit(self, train: Split, task: Task, ctx: Context) -> Posterior:
         """Train by SGD; the trace is the mean loss of an epoch's batches."""
-        first, w = 1, self._start(task, ctx.generator("init"))
+        start = self._start(task, ctx.generator("init"))
+        first, w = 1, {name: value.to(ctx.dtype) for name, value in start.items()}
         if (found := ctx.restore()) is not None:
             first, w = found[0] + 1, {name: value.clone() for name, value in found[1].items()}
         for epoch in range(first, self.epochs + 1):

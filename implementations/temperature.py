@@ -83,6 +83,6 @@ def exact_temperature(logits: Tensor, y: Tensor) -> float:
         probs = torch.softmax(logits / math.exp(log_temperature), 1)
         return float(((probs * logits).sum(1) - logits.gather(1, y.unsqueeze(1)).squeeze(1)).mean())
 
-    if slope(-WIDEST) * slope(WIDEST) > 0:
+    if slope(-WIDEST) * slope(WIDEST) >= 0:
         return best_temperature(logits, y)
     return math.exp(brentq(slope, -WIDEST, WIDEST, xtol=1e-14))

@@ -53,7 +53,7 @@ class UniformPosterior(Posterior):
         """Return the same for each of the B rows of x."""
         del rows
         shape = (len(draws), len(x), self._n_classes)
-        return Categorical(torch.full(shape, -math.log(self._n_classes), device=x.device))
+        return Categorical(torch.full(shape, -math.log(self._n_classes), dtype=x.dtype, device=x.device))
 
     def arrays(self) -> Mapping[str, Tensor]:
         """Return the number of classes."""

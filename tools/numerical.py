@@ -25,6 +25,7 @@ CONFIGURATIONS = {
     "mkl-avx2": {"MKL_ENABLE_INSTRUCTIONS": "AVX2"},
     "mkl-sse4.2": {"MKL_ENABLE_INSTRUCTIONS": "SSE4_2"},
     "numba-generic": {"NUMBA_CPU_NAME": "generic"},
+    "openblas-haswell": {"OPENBLAS_CORETYPE": "Haswell"},
     "one-thread": {THREADS: "1", "OMP_NUM_THREADS": "1"},
     "three-threads": {THREADS: "3", "OMP_NUM_THREADS": "3"},
     "all-old": {
@@ -32,9 +33,10 @@ CONFIGURATIONS = {
         "ONEDNN_MAX_CPU_ISA": "AVX2",
         "MKL_ENABLE_INSTRUCTIONS": "SSE4_2",
         "NUMBA_CPU_NAME": "generic",
+        "OPENBLAS_CORETYPE": "Haswell",
     },
 }
-"""Name -> environment variables of PyTorch, oneDNN, MKL, numba and OpenMP."""
+"""Name -> environment variables of PyTorch, oneDNN, MKL, numba, OpenBLAS and OpenMP."""
 
 
 def chosen() -> str:
@@ -65,6 +67,8 @@ def main() -> int:
     if arguments.list:
         print("\n".join(CONFIGURATIONS))
         return 0
+    if arguments.chosen and arguments.names:
+        parser.error("--chosen takes no names: give one of the two")
     if unknown := sorted(set(arguments.names) - set(CONFIGURATIONS)):
         parser.error(f"no configuration is named {unknown[0]}; known: {', '.join(CONFIGURATIONS)}")
     names = arguments.names or ([chosen()] if arguments.chosen else list(CONFIGURATIONS))

@@ -55,7 +55,7 @@ _TEMPLATES = {
     "diverged-as-told": "{message}",  # the approach itself raised `Diverged`
     "no-framework": "{message}",
     "broken-approach": "{message}",
-    "cpu-float32-only": "{approach} runs on cpu in float32 only: {why}",
+    "cpu-float32-only": "{approach} runs on cpu in float32 or float64 only: {why}",
     "out-of-time": "{message}",
     "crashed": "{message}",
     "not-written": "{message}",

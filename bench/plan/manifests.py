@@ -73,7 +73,7 @@ class ApproachManifest(TomlTable, frozen=True, kw_only=True):
     recipes: dict[str, RecipeSpec]
     corrections: dict[str, RecipeChange] = msgspec.field(default_factory=dict)
     variants: dict[str, RecipeChange] = msgspec.field(default_factory=dict)
-    cpu_float32_only: str = ""  # why device and precision cannot be chosen; "" if they can
+    cpu_float32_only: str = ""  # why neither another device nor reduced precision can be chosen; "" if they can
     cost: Cost = Cost()
     search: dict[str, tuple[ManifestValue, ...]] = msgspec.field(default_factory=dict)
     """Values of fields among which `python -m benchmarks.search` chose the defaults, on held-out training images."""

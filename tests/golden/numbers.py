@@ -3,7 +3,7 @@
 A trace is a mapping with two parts. `numbers` maps a name to a number, or to a list of numbers that summarise one
 array: its norm and its projection on fixed signs. `exact` maps a name to an integer or a text.
 
-The deviation of a list is its largest difference divided by the largest stored number of the list, its norm. The
+The deviation of a list is its largest difference divided by the largest stored number of the list. The
 deviation of a single number, which is a loss in nats or a share, is the difference divided by its size or by 1,
 whichever is larger. There is one tolerance for all.
 """

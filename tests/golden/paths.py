@@ -54,12 +54,12 @@ def paths(subject):
                 found[f"{recipe}/many-resumed"] = partial(fit_trace, subject, recipe, MANY, True)
         if recipe == "published":
             found.update(_of_the_published_fit(subject, entry))
-        if recipe in entry.recipes and not _untrained(subject):
+        if recipe in entry.recipes and not untrained(subject):
             found[f"{recipe}/resumed"] = partial(fit_trace, subject, recipe, (SEED,), True)
     return found
 
 
-def _untrained(name):
+def untrained(name):
     return name == "uniform"  # it has no epochs
 
 

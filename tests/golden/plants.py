@@ -14,10 +14,9 @@ from bench.plan.recipes import build, resolve
 from bench.plan.registry import manifest, manifests
 from tests.golden import fits
 from tests.golden.numbers import TOLERANCE, deviations
-from tests.golden.paths import missing_framework, recipes_of
+from tests.golden.paths import missing_framework, recipes_of, untrained
 from tests.golden.stored import read
 
-UNTRAINED = ("uniform",)
 TOYS = ("toy_mlp", "toy_bbb")
 WITH_KL = (
     *("pyro_hidden_layer", "pyro_random_module", "linear_bbb", "mxnet_bbb", "blundell_bbb", "vi_diag", "autonormal"),
@@ -220,7 +219,7 @@ PLANTS = {
 
 def reached(what):
     """Return the (approach, recipe) that a plant reaches, of those whose libraries are installed."""
-    names = [name for name in manifests() if name not in UNTRAINED and not missing_framework(name)]
+    names = [name for name in manifests() if not untrained(name) and not missing_framework(name)]
     return [(name, recipe) for name in names for recipe in recipes_of(name) if PLANTS[what][1](name, recipe)]
 
 

@@ -23,13 +23,13 @@ SLOPE = EXP + 3 * UNIT  # of small / (1 + small), as t
 def normals_bound(exact):
     """Return how far float32 normals may be from those of float64, [..., n] of whole blocks of random numbers.
 
-    With r^2 = -2 log u: u is rounded twice and log32 is good to 4 units, so that r^2 is off by 4 + 8 r^2 / 2, and r by
-    4 / r + 5 r with the rounding of the root. The angle in [-pi/4, pi/4] is good to 3, which moves sine and cosine by
-    2.4 at most; their polynomials round twice near 1 and leave out .3: 6. The product rounds once.
+    With r^2 = -2 log u: u is rounded twice and log32 is good to 4 units, so that r^2 is off by 4 + 4 r^2, and r by half
+    of this over r, and the rounding of the root: 2 / r + 3 r. The angle in [-pi/4, pi/4] is good to 3, which moves sine
+    and cosine by 2.4 at most; their polynomials round twice near 1 and leave out .3: 6. The product rounds once.
     """
     first, second = exact.unflatten(-1, (-1, 2, LANES)).unbind(-2)
     radius = torch.stack([torch.hypot(first, second)] * 2, -2).flatten(-3)
-    return 4 * UNIT / radius + 12 * UNIT * radius
+    return 2 * UNIT / radius + 10 * UNIT * radius
 
 
 def added(n):

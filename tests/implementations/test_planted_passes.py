@@ -2,19 +2,29 @@
 
 import importlib.util
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 
 pytest.importorskip("bench.core.compiled", reason="numba is not installed")
 
-from bench.core import compiled, compiled_mixture
+from bench.core import compiled, compiled_layers, compiled_mixture
 from implementations._kernels import sampled_mlp
 from tests.core.test_noise import test_a_compiled_step_is_the_float64_one as a_step_of_adam
 from tests.core.test_noise import test_compiled_numbers_are_the_plain_ones as numbers
 from tests.implementations.test_blundell import MIXTURE, check_fused_pass
 
 PLANTED = {
+    "nothing": (compiled, "float32(0.999)", "float32(0.999)"),
+    "nothing, with a mixture": (compiled_mixture, "kl / sigma", "kl / sigma"),
+    "nothing, in a layer": (compiled_layers, "scale = free * dropout", "scale = free * dropout"),
+    "the variance": (compiled_layers, "variance[i] = scale * scale", "variance[i] = scale * scale * float32(0.999)"),
+    "the gradient": (
+        compiled_layers,
+        "product[0, i] + weight) - weight",
+        "product[0, i] + weight) - weight * float32(0.999)",
+    ),
     "a coefficient of the sine": (compiled, "float32(1.6666654611e-1)", "float32(1.6665e-1)"),
     "Adam's beta2": (compiled, "second[i] * float32(0.999)", "second[i] * float32(0.998)"),
     "the prior's pull": (compiled, "weights[i] * pull", "weights[i] * pull * float32(0.999)"),
@@ -38,6 +48,30 @@ def planted(request, tmp_path):
     spec.loader.exec_module(found)
     yield found
     del sys.modules["planted_loops"]
+
+
+@pytest.mark.parametrize("planted", ["nothing"], indirect=True)
+def test_an_unchanged_copy_passes(planted, monkeypatch):
+    monkeypatch.setattr(compiled, "fill_normals", planted.fill_normals)
+    numbers()
+    monkeypatch.setattr(sampled_mlp, "loops_for", lambda value: planted if value.element_size() == 4 else None)
+    a_step_of_adam(False, 1, 1, monkeypatch)
+
+
+@pytest.mark.parametrize("planted", ["nothing, with a mixture"], indirect=True)
+def test_an_unchanged_copy_of_the_mixtures_pass_passes(planted):
+    check_fused_pass(MIXTURE, planted)
+
+
+@pytest.mark.parametrize("planted", ["nothing, in a layer", "the variance", "the gradient"], indirect=True)
+def test_in_a_layer(planted, monkeypatch, request):
+    pytest.importorskip("pyro", reason="Pyro is not installed")
+    from implementations._kernels import hidden_layer
+    from tests.implementations.test_pyro_hidden_layer import test_compiled_layer_is_the_plain_one_in_float64 as layer
+
+    monkeypatch.setattr(hidden_layer, "loops_for", lambda value, _: planted if value.element_size() == 4 else None)
+    with nullcontext() if "nothing" in request.node.name else pytest.raises(AssertionError):
+        layer(0.75)
 
 
 @pytest.mark.parametrize("planted", ["a coefficient of the sine"], indirect=True)
