@@ -38,10 +38,18 @@ class Listing(NamedTuple):
 Part: TypeAlias = str | Table | Listing
 
 
+class Screen(Console):
+    """Rich's console, but an output that nobody reads any more is an error, as with `print`. Rich would exit with 1."""
+
+    def on_broken_pipe(self) -> None:
+        """Raise the error again."""
+        raise BrokenPipeError
+
+
 def screen() -> Console:
     """Return the console on which commands print. In a pipe, its width is COLUMNS or else PIPE."""
     has_width = sys.stdout.isatty() or "COLUMNS" in os.environ
-    return Console(width=None if has_width else PIPE, markup=False, highlight=False, emoji=False)
+    return Screen(width=None if has_width else PIPE, markup=False, highlight=False, emoji=False)
 
 
 def text(table: Table) -> str:

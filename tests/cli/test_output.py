@@ -15,6 +15,7 @@ from bench.cli import INCOMPLETE, USAGE
 from bench.cli.main import main
 from bench.core.sealed import seal
 from bench.core.store import Store
+from bench.show import terminal
 from tests.core.test_metric_bounds import FORGERIES
 from tests.synthetic import record
 
@@ -121,6 +122,17 @@ def test_a_closed_pipe_is_no_error(command):
     with os.fdopen(writing, "w") as pipe:
         code, said = ended(command, stdout=pipe)
     assert (code, "Traceback" in said, "Exception" in said) == (0, False, False)
+
+
+def test_a_pipe_that_rich_finds_closed_is_the_same_error(monkeypatch):
+    """Rich would exit with 1 if it is the first to write what Python has kept for the pipe."""
+
+    def closed(*_):
+        raise BrokenPipeError
+
+    monkeypatch.setattr(terminal.Screen, "_write_buffer", closed)
+    with pytest.raises(BrokenPipeError):
+        terminal.shown("a line")
 
 
 def test_a_limit_on_the_size_of_files_is_one_line(tmp_path):
