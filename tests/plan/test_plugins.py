@@ -243,7 +243,7 @@ MISTAKES = {
         "def arrays(self) -> Mapping[str, Tensor]:\n        1 / 0\n",
         {"rebuild"},
     ),
-    "fit raises": ("first, w = 1, self._start(", "1 / 0; first, w = 1, self._start(", {"fit"}),
+    "fit raises": ("start = self._start(", "1 / 0; start = self._start(", {"fit"}),
     "epoch not reported": ("ctx.epoch_end(epoch, trace,", "(lambda *given: None)(epoch, trace,", {"epochs-reported"}),
 }
 
