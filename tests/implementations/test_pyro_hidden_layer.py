@@ -8,6 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.distributions import Normal, kl_divergence
 
+from bench.interface import Task
+from tests.close import DOUBLE, close
+from tests.implementations.made_up import context_of, whole_epochs
+from tests.implementations.made_up import rows as made_up
+from tests.implementations.roundings import EXP, LOG, UNIT, added, assert_within
+
 pyro = pytest.importorskip("pyro", reason="Pyro is not installed")
 
 from pyro import poutine  # noqa: E402 - after the skip
@@ -16,16 +22,11 @@ from pyro.infer import SVI  # noqa: E402
 from torch.nn import functional  # noqa: E402
 
 from bench.core.streams import row_noise  # noqa: E402
-from bench.interface import Task  # noqa: E402
 from benchmarks.documents.pyro_hidden_layer import DocumentNetwork  # noqa: E402
 from implementations import pyro_hidden_layer as approach  # noqa: E402
 from implementations._kernels.hidden_layer import FusedHiddenLayer, MatmulHiddenLayer, Weights  # noqa: E402
 from implementations._pyro import isolated, sgd  # noqa: E402 - after the check that Pyro is there
 from implementations.pyro_hidden_layer import HiddenLayerPosterior, PyroHiddenLayer  # noqa: E402
-from tests.close import DOUBLE, close  # noqa: E402
-from tests.implementations.made_up import context_of, whole_epochs  # noqa: E402
-from tests.implementations.made_up import rows as made_up  # noqa: E402
-from tests.implementations.roundings import EXP, LOG, UNIT, added, assert_within  # noqa: E402
 from tests.pyros_noise import PyrosNoise  # noqa: E402
 
 CPU = torch.device("cpu")

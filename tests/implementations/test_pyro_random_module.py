@@ -9,6 +9,12 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from bench.interface import Task
+from tests.close import DOUBLE, close
+from tests.implementations.made_up import context_of, whole_epochs
+from tests.implementations.made_up import rows as made_up
+from tests.implementations.roundings import LOG, SLOPE, SOFTPLUS, UNIT, added, assert_within
+
 pyro = pytest.importorskip("pyro", reason="Pyro is not installed")
 
 from pyro import poutine  # noqa: E402 - after the skip
@@ -17,7 +23,6 @@ from torch.distributions import Normal  # noqa: E402
 from torch.nn.functional import softplus  # noqa: E402
 
 from bench.core.streams import normals_  # noqa: E402 - after the skip
-from bench.interface import Task  # noqa: E402
 from bench.judge.contract import CheckContext  # noqa: E402
 from benchmarks.documents.pyro_random_module import DocumentNetwork  # noqa: E402
 from implementations import pyro_random_module as approach  # noqa: E402
@@ -25,10 +30,6 @@ from implementations._kernels.gaussian_weights import GaussianWeights, StandardN
 from implementations._pyro import adam, isolated  # noqa: E402
 from implementations.pyro_hidden_layer import PyroHiddenLayer  # noqa: E402
 from implementations.pyro_random_module import PyroRandomModule  # noqa: E402 - after the skip
-from tests.close import DOUBLE, close  # noqa: E402
-from tests.implementations.made_up import context_of, whole_epochs  # noqa: E402
-from tests.implementations.made_up import rows as made_up  # noqa: E402
-from tests.implementations.roundings import LOG, SLOPE, SOFTPLUS, UNIT, added, assert_within  # noqa: E402
 from tests.pyros_noise import PyrosNoise  # noqa: E402
 
 CPU = torch.device("cpu")
