@@ -24,7 +24,6 @@ SHIPPED = (
     "results/reference/*",
     "results/records/*/*.json",
     "results/records/*/*__seed0__*.npz",
-    "results/shipped-fits/SHA256SUMS",
     "results/shipped-fits/*/*.safetensors",
     "results/readings/*/*.json",
     "results/measured/*.json",

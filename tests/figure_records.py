@@ -79,7 +79,7 @@ def _published(approach: str, seed: int, profile: str) -> dict[str, Any]:
 def _common(
     approach: str, recipe: str, seed: int, profile: str, scores: dict[str, Any] | None = None
 ) -> dict[str, Any]:
-    """Return a record of the common protocol that its scores do not contradict: else readers would leave it out."""
+    """Return a record of the common protocol whose curves and metrics go together."""
     shift = 0.01 * seed + (0.02 if recipe == "corrected" else 0.0)
     wrong = 0.1 - shift  # share of the test images
     edges = np.linspace(0, 1, 16)

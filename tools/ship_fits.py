@@ -1,6 +1,6 @@
 """Make the fits that come with the suite, from a results folder that has them: `python -m tools.ship_fits RESULTS`.
 
-Writes results/shipped-fits and its list of hashes. The weights are rounded to float16. Each file also has the entropies
+Writes results/shipped-fits. The weights are rounded to float16. Each file also has the entropies
 of MNIST's test images, from which the rules of `predict` take thresholds. Measures what the rounding changes on these
 images, and writes that into docs/predict.md.
 """
@@ -20,7 +20,6 @@ from bench.cli.options import given_folder
 from bench.core.files import with_block, write_atomically
 from bench.core.project import RESULTS, TOP
 from bench.core.store import Store
-from bench.data.listed import LIST, listing
 from bench.data.splits import load_split
 from bench.interface import Posterior
 from bench.measure.measuring import categorical, draws_of
@@ -47,8 +46,6 @@ def main() -> int:
 
 def _ship(results: Path) -> int:
     table = tabulate(_rows(Store(results)), headers=COLUMNS, tablefmt="github", disable_numparse=True)
-    folder = RESULTS / fits.SHIPPED
-    write_atomically(folder / LIST, listing(folder).encode())
     write_atomically(PAGE, with_block(PAGE, *MARKS, table))
     return 0
 

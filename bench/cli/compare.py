@@ -1,24 +1,20 @@
-"""`compare`: two results folders, paired by cell and seed; `submit`: a folder that others can check.
-
-The folder of `submit` has one approach's records and scores; `compare FOLDER --verify` checks it.
-"""
+"""`compare`: two results folders, paired by cell and seed; with `--verify`, one folder's metrics and its scores."""
 
 from __future__ import annotations
 
 import argparse
 import json
-import tempfile
 from pathlib import Path
 
 from bench.cli import FAILED, INCOMPLETE
-from bench.cli.options import add_results, add_wide, given_path, say_if_shipped, warn
+from bench.cli.options import add_wide, given_path, warn
 from bench.core.errors import ConfigError
 from bench.core.project import RESULTS
 from bench.core.store import Store
 from bench.core.text import counted
 from bench.judge.compare.differences import MAIN_METRICS, differences, lacking, row_test
-from bench.judge.compare.pairing import CONDITIONS, Side, differing_conditions, made, only_in, pair_records
-from bench.judge.compare.verified import task_of, verified
+from bench.judge.compare.pairing import CONDITIONS, Side, differing_conditions, inside_of, made, only_in, pair_records
+from bench.judge.compare.verified import verify
 from bench.show.screens import compare as render
 from bench.show.screens.compare import Comparison
 from bench.show.terminal import shown
@@ -29,12 +25,14 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.description = "Compares two results folders, paired by cell and seed: B minus A, with intervals."
     parser.epilog = (
         "Exit codes: 0 everything that both folders have was compared; 2 a folder or option cannot be used, "
-        "or nothing is in common; 3 some records lack a metric that others have, have no numbers, or cannot be read."
+        "or nothing is in common; 3 some records lack a metric that others have, have no numbers, or cannot be read. "
+        "With --verify: 0 every metric that could be computed again is the same; 1 one differs; 2 no record has "
+        "scores; 3 some records cannot be read."
     )
     parser.add_argument("a", type=given_path, metavar="A", help="a results folder")
     parser.add_argument("b", type=given_path, nargs="?", metavar="B", help="another one (default: the shipped records)")
     parser.add_argument(
-        "--verify", action="store_true", help="check the records of A alone: numbers, rows, hashes, seeds; 1 if refused"
+        "--verify", action="store_true", help="compute A's metrics again from its stored scores, to find edited numbers"
     )
     for name in CONDITIONS:
         parser.add_argument(
@@ -53,18 +51,27 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def _verify(root: Path) -> int:
-    """Print what is wrong with a folder, and what could not be checked; return the exit code."""
+    """Compute the metrics of a folder again from its scores, print what differs, and return the exit code."""
     if not root.is_dir():
         raise ConfigError(f"{root} is not a folder; give a results folder")
-    n_records, remarks = verified(root)
-    if not n_records:
-        raise ConfigError(f"{root} has no finished record; give a results folder")
-    refused = [remark for remark in remarks if remark.judged == "refused"]
-    for remark in remarks:
-        print(shown(f"{remark.judged:<12} {remark.subject}: {remark.detail}"))
-    verdict = "refused" if refused else "no contradiction was found in what could be checked"
-    print(f"{counted(n_records, 'record')}: {verdict}")
-    return FAILED if refused else 0
+    store = Store(root)
+    records, problems = store.all_records()
+    for problem in problems:
+        warn(problem.reason)
+    found = verify(records, store)
+    if not found.scored:
+        raise ConfigError(f"none of the {counted(found.records, 'finished record')} in {root} has scores to verify")
+    for line in found.differing:
+        print(shown(line))
+    if found.left_out:
+        print(shown(f"not determined by the scores of every record: {', '.join(sorted(found.left_out))}"))
+    print(
+        f"{found.scored:,} of {counted(found.records, 'finished record')} have scores; "
+        f"{counted(found.metrics, 'metric')} computed again, {len(found.differing):,} differ"
+    )
+    if found.differing:
+        return FAILED
+    return INCOMPLETE if problems else 0
 
 
 def _compare(arguments: argparse.Namespace) -> int:
@@ -92,9 +99,7 @@ def _comparison(arguments: argparse.Namespace) -> Comparison:
         raise ConfigError(f"no common metric fits {', '.join(patterns)}; try --metric '*'")
     single = [cell for cell in pairs if len(cell.seeds) == 1]
     rows = [
-        row_test(
-            cell.cell, cell.seeds[0], a.store.scores(cell.a[0]), b.store.scores(cell.b[0]), task_of(cell.a[0]).inside
-        )
+        row_test(cell.cell, cell.seeds[0], a.store.scores(cell.a[0]), b.store.scores(cell.b[0]), inside_of(cell.a[0]))
         for cell in single
     ]
     return Comparison(
@@ -124,46 +129,3 @@ def _sides(arguments: argparse.Namespace) -> tuple[Side, Side]:
         if not path.is_dir():
             raise ConfigError(f"{path} is not a folder; give a results folder")
     return Side.read(Store(a), wanted[0], "A"), Side.read(Store(b), wanted[1], "B")
-
-
-def add_entry(parser: argparse.ArgumentParser) -> None:
-    """Add the options of `submit`."""
-    parser.add_argument("approach", help="its finished records are copied, with their per-row scores")
-    add_results(parser)
-    parser.add_argument("--to", type=given_path, required=True, metavar="FOLDER", help="a new folder")
-    parser.set_defaults(action=_submit)
-
-
-def _submit(arguments: argparse.Namespace) -> int:
-    source = Store(arguments.results)
-    say_if_shipped(arguments)
-    if arguments.to.exists():
-        raise ConfigError(f"{arguments.to} exists already; name a new folder with --to")
-    every, problems = source.all_records()
-    for problem in problems:
-        warn(problem.reason)
-    records = [record for record in every if record.outcome == "done" and record.approach == arguments.approach]
-    if not records:
-        raise ConfigError(f"{arguments.results} has no finished record of {arguments.approach}; bench run makes some")
-    arguments.to.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=f".{arguments.to.name}.", dir=arguments.to.parent) as beside:
-        entry = Store(Path(beside) / "entry")
-        for record in records:
-            entry.write(record, source.scores(record))
-        n_records, remarks = verified(entry.root)
-        entry.root.rename(arguments.to)
-    refused = [remark for remark in remarks if remark.judged == "refused"]
-    for remark in refused:
-        print(shown(f"refused      {remark.subject}: {remark.detail}"))
-    print(
-        f"{counted(n_records, 'record')} in {arguments.to}; others check them by: bench compare {arguments.to} --verify"
-    )
-    final = Store(arguments.to)
-    without = sum(not final.record_path(record).with_suffix(".npz").is_file() for record in records)
-    if without:
-        warn(
-            f"{without} of them have no per-row scores, so nobody can compute their numbers again; bench run makes some"
-        )
-    if refused:
-        return FAILED
-    return INCOMPLETE if problems else 0

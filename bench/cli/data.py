@@ -10,7 +10,6 @@ from bench.cli import INCOMPLETE
 from bench.cli.options import given_path, say
 from bench.data.fetching import fetch
 from bench.data.inventory import DatasetCheck, list_datasets, verify
-from bench.data.listed import verify_listed
 from bench.show.terminal import shown
 
 
@@ -24,8 +23,7 @@ def add(parser: argparse.ArgumentParser) -> None:
         sub.add_argument("--data-dir", type=given_path, help="folder with the data sets, looked at first")
         sub.set_defaults(action=action)
     listed.add_argument("--json", action="store_true", help="print JSON")
-    others = "data sets (default: all, and every other shipped file that has a list of hashes)"
-    verified.add_argument("names", nargs="*", help=others)
+    verified.add_argument("names", nargs="*", help="data sets (default: all)")
     fetched.add_argument("names", nargs="*", help="data sets (default: all that are absent)")
     fetched.add_argument("--from", dest="source", type=given_path, help="a local copy instead of the network")
 
@@ -47,7 +45,6 @@ def _data_list(arguments: argparse.Namespace) -> int:
 
 def _data_verify(arguments: argparse.Namespace) -> int:
     checks = verify(arguments.names or None, arguments.data_dir)
-    checks += [] if arguments.names else verify_listed()
     for check in checks:
         name = f"{check.name} {check.file}".rstrip()
         state = "ok" if check.ok else "absent (optional)" if _may_be_absent(check) else "FAIL"

@@ -49,7 +49,6 @@ COMMANDS = {
     "audit": Command("bench.cli.audit:add", "find known mistakes: documents, code (also yours), records, data"),
     "gate": Command("bench.cli.gate:add", "for CI: does the code still give the numbers of the reference?"),
     "compare": Command("bench.cli.compare:add", "compare two results folders, paired by cell and seed"),
-    "submit": Command("bench.cli.compare:add_entry", "copy one approach's records into a folder that others can check"),
     "reference": Command("bench.cli.reference:add", "the seeds that verdicts, gate and ladders compare with"),
     "predict": Command("bench.cli.predict:add", 'ask trained networks about a picture: the digit, or "I don\'t know"'),
     "data": Command("bench.cli.data:add", "the data sets: list, fetch, verify"),

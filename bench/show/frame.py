@@ -14,7 +14,6 @@ import pandas as pd
 
 from bench.core.errors import ConfigError
 from bench.core.store import Store
-from bench.measure.recomputed import sound
 from bench.plan.freshness import is_stale
 
 COLUMNS = ("approach", "recipe", "protocol", "profile", "device", "precision", "seed", "metric", "value")
@@ -25,7 +24,7 @@ def records_frame(results: str | Path, profile: str | None = None) -> pd.DataFra
 
     A value is a float in the metric's own unit (`bench.core.metric_table`), NaN where it could not be measured.
     If a cell has several records of one seed, the frame has rows for each. `profile` keeps the records of one profile.
-    A record that is damaged, or that contradicts its scores, is left out with a warning.
+    A damaged record is left out with a warning.
 
     Raises:
         ConfigError: there is no such folder.
@@ -33,10 +32,8 @@ def records_frame(results: str | Path, profile: str | None = None) -> pd.DataFra
     root = Path(results)
     if not root.is_dir():
         raise ConfigError(f"{root} is not a folder; give one that `run` has filled")
-    store = Store(root)
-    stored, damaged = store.all_records()
-    kept, contradicting = sound(stored, store)
-    for problem in (*damaged, *contradicting):
+    kept, damaged = Store(root).all_records()
+    for problem in damaged:
         warnings.warn(problem.reason, stacklevel=2)
     rows = [
         (*(getattr(record, name) for name in COLUMNS[:-2]), metric, value)

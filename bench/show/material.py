@@ -23,7 +23,6 @@ from bench.judge.ladder import readings
 from bench.judge.ladder.effects import Numbers
 from bench.judge.results import Results, described, select
 from bench.judge.stats.verdicts import Judgement, judge
-from bench.measure.recomputed import sound
 from bench.plan.manifests import DOCUMENTS, GROUPS, ApproachGroup, ApproachManifest
 from bench.plan.registry import group_of, of_group
 from bench.show.beside import MINE, Beside, beside
@@ -68,13 +67,11 @@ class Material:
         return self._read(self._baseline) if self._baseline is not None else ((), ())
 
     def _read(self, store: Store) -> tuple[Sequence[Record], Sequence[Problem]]:
-        """Return the trusted records of this group in a folder, and the problems found so far in any group."""
+        """Return the records of this group in a folder, and the folder's problems."""
         if store.root not in self._read_once:
             self._read_once[store.root] = store.all_records()
         records, problems = self._read_once[store.root]
-        kept, contradicting = sound([one for one in records if group_of(one.approach) == self.group], store)
-        problems += [problem for problem in contradicting if problem not in problems]
-        return kept, problems
+        return [one for one in records if group_of(one.approach) == self.group], problems
 
     @cached_property
     def beside(self) -> Beside:

@@ -10,7 +10,6 @@ from bench.interface import Categorical, Posterior, Split
 from bench.measure import protocols
 from bench.measure.metrics.shifts import MEASURED, MOST_ROWS, STEPS, area, area_key, step_key
 from bench.measure.published_protocols import protocol_of
-from bench.measure.recomputed import contradictions
 from bench.measure.shifted import rotated, spread_rows, translated
 from bench.plan.recipes import PROFILES
 from bench.plan.registry import manifest
@@ -108,14 +107,6 @@ def test_every_step_of_a_known_predictor(found):
     assert known[area_key("rotated", "accuracy")] == close((0.55 + 11 * 0.1) / 12)
     assert known[area_key("translated", "sure@0.99")] == close(0.5 / 7)
     assert found.missing == {}
-
-
-def test_an_area_that_is_not_under_its_curve_is_named(found):
-    assert contradictions(found.metrics, {}) == []
-    key = area_key("rotated", "nll")
-    (said,) = contradictions({**found.metrics, key: found.metrics[key] - 0.01}, {})
-    assert said.startswith("mnist/rotated/nll_area is ")
-    assert "its curve makes it" in said
 
 
 def test_an_impossible_label_leaves_nll_and_its_area_out(monkeypatch):

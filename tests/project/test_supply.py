@@ -4,10 +4,6 @@ import re
 import tomllib
 from pathlib import Path
 
-import pytest
-
-from bench.data.listed import listing
-
 ROOT = Path(__file__).resolve().parents[2]
 PIN = re.compile(r"^([A-Za-z0-9._-]+)==([^\s;]+)", re.MULTILINE)
 EXTRAS = ("all", "bench", "cluster", "dask", "libraries", "lint", "mxnet", "pyro", "test", "torchvision")
@@ -39,10 +35,3 @@ def test_all_that_is_asked_for_is_locked_but_torch():
     names = {plain(re.split(r"[\s\[<>=!~;]", text)[0]) for text in wanted}
     missing = names - pins("constraints/hashes.txt").keys() - {"torch", project["name"]}
     assert missing == set(), AGAIN
-
-
-@pytest.mark.parametrize("name", ["reference", "shipped-fits"])
-def test_what_comes_with_the_suite_is_what_was_committed(name):
-    """After a change on purpose, in results/reference: sha256sum $(ls | grep -v SHA256SUMS) > SHA256SUMS."""
-    folder = ROOT / "results" / name
-    assert (folder / "SHA256SUMS").read_text(encoding="utf-8") == listing(folder)

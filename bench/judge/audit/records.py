@@ -17,7 +17,6 @@ from bench.judge.audit.findings import Finding, FindingOutcome, Seen
 from bench.judge.audit.predictions import MEAN, averages, entropies_by_average, off_one
 from bench.judge.contract import ApproachUnderTest, CheckContext
 from bench.judge.stats.rule import ENOUGH
-from bench.measure.recomputed import contradictions
 from bench.plan.freshness import why_stale
 from bench.plan.recipes import build, profile, resolve
 from bench.plan.registry import manifests
@@ -38,7 +37,7 @@ def audit_records(records: Sequence[Record], store: Store) -> list[Finding]:
         declared_reason = known[name].known.get("one-seed", "") if name in known else ""
         found += [_one_seed(name, own, diverged, declared_reason), _stale(name, own), *_last_epoch(name, own)]
         if name in known:
-            found += [*_recomputed(name, own, store), *_predictions(own, store), *_sigma(own, store)]
+            found += [*_predictions(own, store), *_sigma(own, store)]
     return found + list(_draws(done))
 
 
@@ -120,19 +119,6 @@ def _are_all(draws: int, record: Record) -> bool:
     """
     known = manifests().get(record.approach)
     return known is not None and draws == known.cost_of(record.recipe.split("+")[1:]).stored > 2
-
-
-def _recomputed(name: str, records: Iterable[Record], store: Store) -> Iterator[Finding]:
-    """Compare the metrics with what follows from the stored scores of all rows."""
-    compared, others = 0, []
-    for record in records:
-        scores = store.scores(record)
-        compared += bool(scores)
-        others += [f"{_name(record)}: {why}" for why in contradictions(record.metrics, scores, record.arrays)]
-    if compared or others:
-        detail = f"metrics of {compared} records computed again from their scores, {len(others)} contradictions"
-        outcome: FindingOutcome = "fails" if others else "passes"
-        yield Finding("stale-result", f"scores of {name}", outcome, "; ".join([detail, *others]))
 
 
 def _predictions(records: Iterable[Record], store: Store) -> Iterator[Finding]:

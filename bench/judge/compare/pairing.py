@@ -11,8 +11,8 @@ from bench.core.reasons import in_words
 from bench.core.records import Record
 from bench.core.store import Store
 from bench.core.text import counted
+from bench.data.manifest import TASKS
 from bench.judge.results import Results, made_at, origin_of, select
-from bench.measure.recomputed import contradictions
 from bench.plan.recipes import PROFILES
 
 PROVENANCE = ("cpu", "device_name", "vector_instructions", "products", "threads", "source_sha256", "commit")
@@ -38,7 +38,7 @@ class Side:
     store: Store
     conditions: tuple[str, ...]  # profile, device, precision
     records: Mapping[tuple[CellName, int], Record]  # by cell and seed
-    problems: tuple[str, ...]  # why files cannot be trusted, and which numbers contradict the scores
+    problems: tuple[str, ...]  # what is wrong with files that were left out
     unfinished: tuple[str, ...]  # which records do not count, and why
 
     @classmethod
@@ -70,13 +70,7 @@ class Side:
             if record.outcome != "done"
         ]
         unfinished += [f"{name}: {record.title} is left out: {OTHER_VERSIONS}" for record in others]
-        unsound = [problem.reason for problem in problems]
-        for record in done.values():  # checked, because a folder may come from other people
-            unsound += [
-                f"{name}: {record.title}: {why}"
-                for why in contradictions(record.metrics, store.scores(record), record.arrays)
-            ]
-        return cls(store, found[0], done, tuple(unsound), tuple(unfinished))
+        return cls(store, found[0], done, tuple(problem.reason for problem in problems), tuple(unfinished))
 
 
 def _of_one_version(records: Sequence[Record]) -> tuple[list[Record], list[Record]]:
@@ -151,6 +145,11 @@ def _other_amounts(one: str, other: str) -> list[str]:
 
 def _amount(n: int | None) -> str:
     return "all" if n is None else f"{n:,}"
+
+
+def inside_of(record: Record) -> str:
+    """Return the data set that a record's fit learnt; that of task mnist if the profile is unknown."""
+    return TASKS[PROFILES[record.profile].task if record.profile in PROFILES else "mnist"].inside
 
 
 def made(side: Side, name: str) -> str:

@@ -14,7 +14,6 @@ from bench.core.records import Record
 from bench.core.store import Store
 from bench.judge.gate.config import TRAIN, Gate, GatedCell
 from bench.judge.results import Results, select
-from bench.measure.recomputed import sound
 
 
 @dataclass(frozen=True)
@@ -31,8 +30,7 @@ class Folder:
         store = Store(root)
         records, problems = store.all_records()
         chosen = select(records, gate.profile, gate.device.split(":")[0], gate.precision)
-        kept, contradicting = sound(chosen, store)
-        return cls(store, Results(kept, {}), (*problems, *contradicting))
+        return cls(store, Results(chosen, {}), tuple(problems))
 
     def cell(self, cell: GatedCell) -> list[Record]:
         """Return the newest record of each seed of a cell, in the order of the seeds."""

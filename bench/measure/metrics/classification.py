@@ -91,10 +91,14 @@ class Reliability:
 def reliability(probs: FloatArray, labels: Labels, n_bins: int = CALIBRATION_BINS) -> Reliability:
     """Sort rows into equal-width bins of confidence, ((m-1)/M, m/M] for m = 1 .. M (Guo et al. 2017)."""
     edges = np.linspace(0, 1, n_bins + 1)
-    # Rounding can leave a confidence at 1 + 1e-16, which belongs to the last bin.
-    index = np.searchsorted(edges[1:-1], probs.max(axis=1), side="left")
-    count, confidence, share = _bin_means(probs, labels, index, n_bins)
+    count, confidence, share = _bin_means(probs, labels, equal_width_bins(probs, n_bins), n_bins)
     return Reliability(edges[:-1], edges[1:], count, confidence, share)
+
+
+def equal_width_bins(probs: FloatArray, n_bins: int = CALIBRATION_BINS) -> IntArray:
+    """Return the bin of each row, [N], for equal-width bins of confidence."""
+    # Rounding can leave a confidence at 1 + 1e-16, which belongs to the last bin.
+    return np.asarray(np.searchsorted(np.linspace(0, 1, n_bins + 1)[1:-1], probs.max(axis=1), side="left"))
 
 
 def equal_mass_bins(probs: FloatArray, n_bins: int) -> IntArray:

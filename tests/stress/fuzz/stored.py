@@ -26,7 +26,7 @@ from bench.core.fits import CheckpointInfo, described
 from bench.core.records import Record
 from bench.core.sealed import seal
 from bench.core.store import Store, tensor_hash
-from bench.measure.recomputed import contradictions
+from bench.measure.stored import computed_again
 from bench.plan.freshness import is_stale
 from bench.run.existing import is_final
 from bench.show.material import Material
@@ -149,7 +149,7 @@ def _scores_reader(store: Store, good: Record) -> Callable[[tuple[bytes, bool]],
             raise StoreError("set aside")
         if not forged:
             raise AssertionError("scores were trusted that are not those of the record")
-        contradictions(good.metrics, found)
+        computed_again(found)
         for value in found.values():
             if value.dtype.hasobject:
                 raise AssertionError("scores hold Python objects")
