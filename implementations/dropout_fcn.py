@@ -296,10 +296,11 @@ class Training:
         momentum = self._recipe.momentum
         for depth in reversed(range(len(self._layers))):
             matrix_velocity, bias_velocity = self._velocities[depth]
+            left, right = delta.mT.to(self.flat.dtype), inputs[depth].to(self.flat.dtype)  # autocast
             if delta.dim() == 2:
-                matrix_velocity.addmm_(delta.t(), inputs[depth], beta=momentum)
+                matrix_velocity.addmm_(left, right, beta=momentum)
             else:
-                matrix_velocity.baddbmm_(delta.transpose(1, 2), inputs[depth], beta=momentum)
+                matrix_velocity.baddbmm_(left, right, beta=momentum)
             bias_velocity.mul_(momentum).add_(delta.sum(-2))
             if depth > 0:
                 delta = product(delta, self._layers[depth][0])

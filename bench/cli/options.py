@@ -8,8 +8,8 @@ import re
 import sys
 from pathlib import Path
 
-from bench.core.errors import ConfigError, check_known
-from bench.core.precision import PRECISIONS
+from bench.core.errors import ConfigError
+from bench.core.precision import PRECISIONS, check_gpu, check_precision
 from bench.core.project import OWN, RESULTS, usual_results
 from bench.core.text import one_line, visible
 from bench.data.manifest import TASKS
@@ -174,7 +174,7 @@ def add_record_options(parser: argparse.ArgumentParser, reads: bool = True) -> N
     add_results(parser, reads)
     parser.add_argument("--profile", default="full", help=f"length of the fits: {', '.join(PROFILES)} (default: full)")
     parser.add_argument("--device", default="cpu", help="cpu, cuda or cuda:N (default: cpu)")
-    kinds = f"{', '.join(PRECISIONS)} (default: float32); bf16 and tf32 are of matrix products alone"
+    kinds = f"{', '.join(PRECISIONS)} (default: float32); bf16 and tf32 on GPUs"
     parser.add_argument("--precision", default="float32", help=kinds)
 
 
@@ -273,6 +273,7 @@ def select(arguments: argparse.Namespace) -> list[Cell]:
     _check_device_name(arguments.device)
     if not is_pool(getattr(arguments, "executor", "process")):  # a pool does not use this machine's devices
         check_device(arguments.device)
+        check_gpu(arguments.precision, arguments.device)
     selection = Selection(
         approaches=tuple(arguments.approaches),
         group=arguments.group or DOCUMENTS,
@@ -308,7 +309,7 @@ def check_conditions(arguments: argparse.Namespace) -> None:
     """Raise ConfigError on an unknown profile, device or precision."""
     _check_device_name(arguments.device)
     profile(arguments.profile)  # raises for an unknown one
-    check_known("precision", PRECISIONS, arguments.precision)
+    check_precision(arguments.precision, arguments.device)
 
 
 def check_records(arguments: argparse.Namespace) -> None:

@@ -1,25 +1,79 @@
-"""The precisions of a fit, and which devices support them.
+"""The precisions of a fit: which a device has, and how PyTorch is switched to them.
 
-float64: pixels, weights, noise and the optimiser's state too. The others: operands of matrix products alone.
+float32  The default: every product of float32 numbers is a float32 product.
+float64  Pixels, weights, noise and the optimiser's state are float64 too.
+tf32     GPUs: tensor cores multiply float32 matrices with operands of 11 significant bits (PyTorch's own switch).
+bf16     GPUs: PyTorch's autocast makes matrix products in bfloat16; parameters, sums and losses stay float32.
+
+All metrics are float64, whatever the precision.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import TYPE_CHECKING
+
 from bench.core.errors import ConfigError, check_known
 
-PRECISIONS = ("float32", "float64", "bf16", "tf32")
-TF32_CAPABILITY = (8, 0)
+if TYPE_CHECKING:  # most commands only check a name
+    import torch
+
+ON_CPU = ("float32", "float64")
+PRECISIONS = (*ON_CPU, "bf16", "tf32")  # of CUDA devices
+REDUCED_CAPABILITY = (8, 0)  # of NVIDIA GPUs with products in bf16 and tf32
 
 
 def check_precision(precision: str, device: str) -> None:
-    """Raise ConfigError if the precision is unknown, or the device does not support it."""
+    """Raise ConfigError if the precision is unknown, or devices of this kind do not have it."""
     check_known("precision", PRECISIONS, precision)
-    if precision != "tf32":
-        return
-    if not device.startswith("cuda"):
-        raise ConfigError(f"precision 'tf32' was given with device {device}; only CUDA devices have it: use bf16 there")
-    import torch  # here: most commands only check a name
+    if device == "cpu" and precision not in ON_CPU:
+        raise ConfigError(f"precision '{precision}' was given with device cpu, which has {' and '.join(ON_CPU)} only")
 
-    if torch.cuda.get_device_capability(device) < TF32_CAPABILITY:
+
+def check_gpu(precision: str, device: str) -> None:
+    """Raise ConfigError if this machine's GPU lacks the precision."""
+    if precision in ON_CPU or device == "cpu":
+        return
+    import torch
+
+    if torch.cuda.get_device_capability(device) < REDUCED_CAPABILITY:
         name = torch.cuda.get_device_name(device)
-        raise ConfigError(f"precision 'tf32' was given with {name}, which lacks it; use bf16 or float32 there")
+        raise ConfigError(f"precision '{precision}' was given with {name}, which has {' and '.join(ON_CPU)} only")
+
+
+def dtype_of(precision: str) -> torch.dtype:
+    """Return the type of pixels, weights, noise and optimiser's state of a fit in this precision."""
+    import torch
+
+    return torch.float64 if precision == "float64" else torch.float32
+
+
+@contextmanager
+def computing_in(precision: str, device: torch.device) -> Iterator[None]:
+    """Multiply float32 matrices in this precision inside the `with`, and restore the old state after it."""
+    import torch
+
+    setting = torch.get_float32_matmul_precision()
+    backends = (torch.backends.mkldnn.matmul, torch.backends.cuda.matmul)  # type: ignore[attr-defined]  # at run time
+    states = [backend.fp32_precision for backend in backends]
+    try:
+        # PyTorch has one older setting, and a newer one for each device. Setting the older one also sets the newer
+        # ones. If only the newer ones were set, torch.compile and others would refuse to read the older one.
+        torch.set_float32_matmul_precision("high" if precision == "tf32" else "highest")
+        with _autocast(precision, device):
+            yield
+    finally:
+        torch.set_float32_matmul_precision(setting)
+        for backend, state in zip(backends, states, strict=True):
+            backend.fp32_precision = state
+
+
+def _autocast(precision: str, device: torch.device) -> AbstractContextManager[object]:
+    """Return autocast to bfloat16, or for another precision what ends one that is on."""
+    import torch
+
+    if not torch.is_autocast_enabled(device.type) and precision != "bf16":
+        return nullcontext()
+    # Without the cache: it would keep the weights of the first training step until the `with` ends.
+    return torch.autocast(device.type, torch.bfloat16, enabled=precision == "bf16", cache_enabled=False)

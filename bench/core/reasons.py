@@ -34,7 +34,6 @@ _TEMPLATES = {
     "fits-at-once": "{n} fits at a time",
     RESUMED: "the fit was interrupted and resumed",
     "short-epochs": "profile {profile} runs {steps} steps an epoch",
-    "rounded-operands": "{device} has no {precision} products: their operands were rounded first",
     # why a metric is missing
     "one-draw": "one draw: nothing varies",
     "row-noise": "noise is drawn for each row: a draw is not one network",

@@ -10,7 +10,7 @@ from functools import cache
 
 import torch
 
-from bench.core.products import matrix_products
+from bench.core.precision import computing_in
 
 RATE_SIZE, RATE_REPEATS, RATE_LIMIT_S = 1024, 8, 0.2
 
@@ -44,7 +44,7 @@ def matmul_rate(device: torch.device, threads: int) -> float:
     before = torch.get_num_threads()
     torch.set_num_threads(threads)
     try:
-        with matrix_products("float32", device):
+        with computing_in("float32", device):
             seconds = repeat_seconds(lambda: torch.mm(left, right), device, RATE_REPEATS, RATE_LIMIT_S)
     finally:
         torch.set_num_threads(before)

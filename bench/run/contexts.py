@@ -16,7 +16,7 @@ from torch import Tensor
 from bench.core import timing
 from bench.core.errors import BenchError, Diverged, StoreError
 from bench.core.fits import CheckpointInfo, OpenEpoch, SeedProgress, described
-from bench.core.products import dtype_of
+from bench.core.precision import dtype_of
 from bench.core.reasons import Reason, in_words
 from bench.core.records import Versions
 from bench.core.store import Store

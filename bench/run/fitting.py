@@ -17,7 +17,7 @@ from bench.core import environment, timing
 from bench.core.errors import Diverged, StoreError, Unsupported
 from bench.core.fits import FitInfo, described
 from bench.core.load import OtherLoad
-from bench.core.products import BY_ROUNDING, dtype_of, products_by
+from bench.core.precision import dtype_of
 from bench.core.reasons import RESUMED, SEEDS_TOGETHER, Reason, told
 from bench.core.records import NetworkSize, Provenance, Timings, Versions
 from bench.core.store import Store
@@ -206,8 +206,6 @@ def _why_timings_do_not_count(computation: Computation, cell: Cell) -> list[Reas
     steps = profile(cell.profile).steps_per_epoch
     if steps is not None:
         reasons.append(Reason("short-epochs", {"profile": cell.profile, "steps": steps}))
-    if products_by(cell.precision, computation.device) == BY_ROUNDING:
-        reasons.append(Reason("rounded-operands", {"device": cell.device, "precision": cell.precision}))
     return reasons
 
 
@@ -244,10 +242,7 @@ def _provenance(cell: Cell, load_before: float, threads: int) -> Provenance:
         environment.describe(threads),
         device_name=torch.cuda.get_device_name(device) if device.type == "cuda" else environment.cpu_name(),
         vector_instructions=torch.backends.cpu.get_cpu_capability(),
-        products=products_by(cell.precision, device),
-        matmul_rate=timing.matmul_rate(
-            device, threads
-        ),  # cached: `process.work` measured it before it set the precision
+        matmul_rate=timing.matmul_rate(device, threads),  # cached: `process.work` measured it before the fit
         load_average=(load_before, environment.load_average()),
         source_sha256=environment.source_hash(source_files(cell.approach)),
         data_sha256=data_hashes(profile(cell.profile).task),

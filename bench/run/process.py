@@ -13,7 +13,7 @@ from bench.core import timing
 from bench.core.denormals import without_denormals
 from bench.core.errors import BenchError, Diverged, Unsupported
 from bench.core.load import OtherLoad
-from bench.core.products import matrix_products
+from bench.core.precision import check_gpu, computing_in
 from bench.core.reasons import Reason, told
 from bench.core.records import Record
 from bench.core.row_scores import Scores
@@ -39,9 +39,9 @@ def work(cells: Sequence[Cell], options: Options, send: Send) -> None:
         torch.set_num_threads(options.threads)
     device = torch.device(cells[0].device)
     with without_denormals():  # before any operation: the first one starts threads, which take over this setting
-        # Measured now, because inside `matrix_products` it would not be the rate of float32. `fitting` reads the cache.
+        # Measured before the fit. `fitting` reads the cache.
         timing.matmul_rate(device, torch.get_num_threads())
-        with matrix_products(cells[0].precision, device):  # for training and for predictions
+        with computing_in(cells[0].precision, device):  # for training and for predictions
             _work(cells, options, send)
 
 
@@ -55,6 +55,7 @@ def _work(cells: Sequence[Cell], options: Options, send: Send) -> None:
             if cell.skip:
                 record = empty_record(cell, "skipped", cell.skip)
             else:
+                check_gpu(cell.precision, cell.device)  # another machine may have planned the cell
                 entry = manifest(cell.approach)
                 approach = build(entry, resolve(entry, cell.recipe), profile(cell.profile))
                 fits = fits or _fit_or_why_not(cells, approach, store, options, send)

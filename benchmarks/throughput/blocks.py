@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 import torch
 
-from bench.core.products import matrix_products
+from bench.core.precision import computing_in
 from bench.core.timing import Stopwatch
 
 WARM_UP = 1  # rounds that are not counted
@@ -81,7 +81,7 @@ def fitting(seconds: float, units: int, block_s: float, most: int | None = None)
 @contextmanager
 def as_documented(device: torch.device) -> Iterator[None]:
     """Run a document's code inside the `with`: products in float32, and new tensors on the device by default."""
-    with matrix_products("float32", device), nullcontext() if device.type == "cpu" else device:
+    with computing_in("float32", device), nullcontext() if device.type == "cpu" else device:
         yield
 
 

@@ -15,8 +15,7 @@ from bench.core import environment
 from bench.core.denormals import without_denormals
 from bench.core.errors import MissingFramework, Unsupported, check_known
 from bench.core.load import OtherLoad
-from bench.core.precision import check_precision
-from bench.core.products import BY_ROUNDING, dtype_of, matrix_products, products_by
+from bench.core.precision import check_gpu, check_precision, computing_in, dtype_of
 from bench.core.reasons import in_words
 from bench.core.streams import stream_seed
 from bench.data.splits import load_split
@@ -51,6 +50,7 @@ def requests(
     for precision in precisions:
         for device in devices:
             check_precision(precision, device)
+            check_gpu(precision, device)
     names = yardsticks.choose(approaches)
     return [
         Request(name, what, device, precision, n_draws, **how)
@@ -105,11 +105,9 @@ def _rows(request: Request, threads: int) -> list[SpeedRow]:
     if entry.cpu_float32_only and (request.device, request.precision) != ("cpu", "float32"):
         raise Unsupported(f"{entry.name} runs on cpu in float32 only: {entry.cpu_float32_only}")
     if dtype_of(request.precision) != torch.float32:
-        raise Unsupported(f"speed is measured in float32 or with reduced operands, not in {request.precision}")
+        raise Unsupported(f"speed is measured in float32, tf32 or bf16, not in {request.precision}")
     subject = make_subject(request)
-    if products_by(request.precision, subject.device) == BY_ROUNDING:
-        raise Unsupported(f"{request.device} has no {request.precision} products of its own whose speed could be told")
-    with matrix_products(request.precision, subject.device):
+    with computing_in(request.precision, subject.device):
         return _compared(request, subject, threads)
 
 

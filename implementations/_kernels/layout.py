@@ -111,5 +111,10 @@ def affine(x: Tensor, matrix: Tensor, bias: Tensor, out: Tensor | None = None) -
 
 
 def product(left: Tensor, right: Tensor, out: Tensor | None = None) -> Tensor:
-    """Return left [B, n] @ right [n, C], of one network or of E at once."""
+    """Return left [B, n] @ right [n, C], of one network or of E at once; `out` [B, C] has the type of the product.
+
+    Autocast (`run --precision bf16`) casts no product with `out`: a factor that it has made bfloat16 is cast back.
+    """
+    if out is not None:
+        left, right = left.to(out.dtype), right.to(out.dtype)
     return torch.mm(left, right, out=out) if left.dim() == 2 else torch.bmm(left, right, out=out)

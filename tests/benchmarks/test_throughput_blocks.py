@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from bench.core import timing
-from bench.core.products import matrix_products
+from bench.core.precision import computing_in
 from bench.interface import Approach, Categorical, Posterior, Task
 from bench.measure.measuring import ROW_NOISE_ROWS
 from benchmarks.throughput import blocks, prediction, training
@@ -168,7 +168,7 @@ class NotingProduct(TimedProduct):
 def test_the_product_is_made_in_our_precision_and_the_documents_in_float32(time):
     """PyTorch's names of the precisions: "high" is tf32, "highest" is float32."""
     subject, seen = timed_subject(), []
-    with matrix_products("tf32", CPU):
+    with computing_in("tf32", CPU):
         training.alternate(subject, NotingYardstick(seen), NotingProduct(seen), ours=1, document=1, rounds=1)
         assert set(seen) == {("document", "highest"), ("product", "high")}
         seen.clear()

@@ -88,7 +88,7 @@ def lines(capsys):
         (["run", "mlp", "--approach-path", "b" * 300], "File name too long"),
         (["audit", "c" * 5000], "File name too long"),
         (["compare", "d" * 300, "/tmp"], "File name too long"),
-        (["run", "mlp", "--precision", "tf32"], "only CUDA devices have it"),
+        (["run", "mlp", "--precision", "tf32"], "device cpu, which has float32 and float64 only"),
         (["run", "mlp", "--precision", "float23"], "known: bf16, float32, float64, tf32; did you mean 'float32'"),
         (["table", "accuracy", "--precision", "bf61"], "did you mean 'bf16'"),
         (["run", "mlp", "--threads", "0"], "below 1"),

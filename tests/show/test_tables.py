@@ -36,7 +36,7 @@ def test_every_table_is_there_without_a_silent_blank(records):
     assert {kind.name for kind in TABLES if "*" not in kind.name} - optional <= set(built)
     assert {"answer_linear_bbb", "ladder_mlp", "audit_feldman2018"} <= set(built)
     assert set(built) <= {name for kind in TABLES for name in kind.questions()}
-    empty = {"unfinished", "precision", "provenance", "confidence", "choice", "trial", "verdict_curves", "blundell2015"}
+    empty = {"unfinished", "provenance", "confidence", "choice", "trial", "verdict_curves", "blundell2015"}
     for table in built.values():
         assert table.rows or table.name in empty
         for row in table.texts():

@@ -15,7 +15,7 @@ from bench.data.manifest import TASKS
 from bench.judge.results import Results, made_at, origin_of, select
 from bench.plan.recipes import PROFILES
 
-PROVENANCE = ("cpu", "device_name", "vector_instructions", "products", "threads", "source_sha256", "commit")
+PROVENANCE = ("cpu", "device_name", "vector_instructions", "threads", "source_sha256", "commit")
 
 AMOUNTS = {  # field of a profile -> in words
     "epochs": "epochs",

@@ -18,7 +18,7 @@ from bench.core.denormals import without_denormals
 from bench.core.errors import BenchError
 from bench.core.fits import FitInfo, described
 from bench.core.metric_table import N_CLASSES
-from bench.core.products import dtype_of, matrix_products
+from bench.core.precision import computing_in, dtype_of
 from bench.core.records import SCHEMA, Reading, Record, Timings
 from bench.core.store import Store
 from bench.data.splits import load_split
@@ -80,7 +80,7 @@ def _read(record: Record, arrays: Mapping[str, torch.Tensor], keys: Sequence[str
     task = Task("classification", n_outputs=N_CLASSES, n_train=len(train), n_inputs=train.x.shape[1])
     device = torch.device(record.device)
     posterior: Posterior = approach.rebuild(arrays, task, seed)
-    with without_denormals(), matrix_products(record.precision, device):  # as when it was measured
+    with without_denormals(), computing_in(record.precision, device):  # as when it was measured
         protocol = Common(entry, seed, budget, data_dir, device, dtype_of(record.precision))
         metrics, missing = read_keys(posterior, protocol, keys)
     made = environment.describe(torch.get_num_threads())

@@ -40,7 +40,7 @@ TOPICS = (
     Topic("ood", "Out of distribution", ("ood", "detection"), ("entropy", "roc")),
     Topic("refusal", "Refusal", ("refusal",), ("risk-coverage",)),
     Topic("pruning", "Pruning", ("pruning",), ("pruning",)),
-    Topic("speed", "Speed", ("speed", "throughput", "precision"), ("cost",)),
+    Topic("speed", "Speed", ("speed", "throughput"), ("cost",)),
     Topic("determinism", "What is repeatable", ("determinism",)),
     Topic("paper", "The paper behind the tutorials", (PAPER,), (f"{PAPER}-learning",)),
     Topic("papers", "What papers report", ("papers",)),

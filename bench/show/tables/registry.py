@@ -34,9 +34,8 @@ from bench.show.tables.ladder import ladder_table, mistakes_table
 from bench.show.tables.libraries import libraries_table
 from bench.show.tables.methods import ON_CLOTHES, clothes_table, methods_table
 from bench.show.tables.papers import papers_table
-from bench.show.tables.precision import precision_table
 from bench.show.tables.pruning import pruning_table
-from bench.show.tables.records import cited_records, provenance_table, unfinished_table
+from bench.show.tables.records import provenance_table, unfinished_table
 from bench.show.tables.speed import speed_table
 from bench.show.tables.trial import trial_table
 from bench.show.tables.uncertainty import calibration_table, detection_table, ood_table, refusal_table, toys_table
@@ -80,7 +79,6 @@ SPARE = {
     "alternatives": ("shared", "protocol", "as alternative"),
     "definitions": ("source",),
     "ladder_*": ("refused", "ECE", "entropy", "NLL"),
-    "precision": ("n", "there"),
     "headlines": ("unit", "approach", "margin", "difference in margins"),
 }
 """Columns that a narrow screen leaves out, by table, the least important one first."""
@@ -124,10 +122,6 @@ def _audits(material: Material) -> Iterable[Table]:
     return audit_tables(audit_documents(list(DOCUMENTS), material.numbers))
 
 
-def _precision(material: Material) -> Table:
-    return precision_table(material.records, material.profile, material.device, material.results.manifests)
-
-
 def _trial(material: Material) -> Table:
     found = trials(material.results, end_results(material.claims))
     if material.profile == FULL:  # faults were planted in runs of one epoch: seeds of this profile judge them
@@ -136,8 +130,7 @@ def _trial(material: Material) -> Table:
 
 
 def _provenance(material: Material) -> Table:
-    """Return the origin of the records, also of those of other conditions that table `precision` shows."""
-    return provenance_table(cited_records(material, [_precision(material)]))
+    return provenance_table(material.results.records)
 
 
 TABLES = (
@@ -196,7 +189,6 @@ TABLES = (
         "What gives the same bits when it is repeated?",
         "python -m tests.stress determinism --write RESULTS",
     ),
-    TableKind("precision", "What does reduced precision change?", _precision),
     TableKind("audit_*", "Which known mistakes does * make?", _audits, names=lambda: DOCUMENTS),
     TableKind("libraries", "Do other people's libraries train an ELBO?", lambda _: libraries_table(library_audits())),
     _measured("library_speed", "Is our code as fast as other people's libraries?", "python -m benchmarks.libraries"),

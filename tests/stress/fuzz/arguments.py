@@ -23,7 +23,7 @@ END = b"\0"  # between two arguments: no argument can hold it
 READING = ("status", "plan", "list", "table", "verdict")  # with an empty results folder
 LINES = (
     "run --all --profile smoke --seeds 3 --threads 2 --time-limit 5 --results here --executor process",
-    "run mlp linear_bbb --recipe published --protocol common --seeds 0,4,7 --device cpu --precision bf16 --apart",
+    "run mlp linear_bbb --recipe published --protocol common --seeds 0,4,7 --device cpu --precision float64 --apart",
     "plan --all --json --profile epoch1",
     "status mlp --recipe corrected --profile smoke",
     "table accuracy --format md --profile full",
