@@ -26,7 +26,6 @@ SHIPPED = (
     "results/records/*/*__seed0__*.npz",
     "results/shipped-fits/*/*.safetensors",
     "results/readings/*/*.json",
-    "results/measured/*.json",
 )
 
 

@@ -7,7 +7,6 @@ import multiprocessing
 import sys
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from pathlib import Path
 from typing import ParamSpec, TypeVar
 
 import torch
@@ -18,7 +17,6 @@ from bench.core import environment
 from bench.core.reasons import Reason, in_words
 from bench.judge.results import origin_of
 from bench.show.table import Table
-from bench.show.tables.files import write_tables
 from bench.show.tables.render import render
 
 P = ParamSpec("P")
@@ -37,14 +35,11 @@ def in_own_process(call: Callable[P, T], *arguments: P.args, **named: P.kwargs) 
 def run(
     name: str,
     description: str,
-    known: Sequence[str | int],
+    known: Sequence[str],
     measure: Callable[[argparse.Namespace], Table],
     options: Callable[[argparse.ArgumentParser], object] = lambda _: None,
-    kind: Callable[[str], str | int] = str,
 ) -> int:
-    """Measure what the command line asks for, write and print the table, and return the exit code.
-
-    If approaches are named, the table is written only with `--results`, because it replaces the table of all.
+    """Measure what the command line asks for, print the table as Markdown, and return the exit code.
 
     Args:
         name: name of the module in `benchmarks`.
@@ -52,28 +47,15 @@ def run(
         known: the approaches that are measured if none is named.
         measure: makes the table from the parsed command line, whose `approaches` are never empty.
         options: adds the benchmark's own options to the parser.
-        kind: converts a word that names an approach.
     """
     parser = Parser(prog=f"python -m benchmarks.{name}", description=description)
-    parser.add_argument(
-        "approaches", nargs="*", type=kind, metavar="APPROACH", help=f"default: {', '.join(map(str, known))}"
-    )
-    parser.add_argument(
-        "--results",
-        type=Path,
-        metavar="DIR",
-        help="where the table is kept, in the place of an earlier one (default: results; with names: not kept)",
-    )
+    parser.add_argument("approaches", nargs="*", metavar="APPROACH", help=f"default: {', '.join(known)}")
     options(parser)
 
     def act() -> int:
         given = parser.parse_args()
-        results = given.results or (None if given.approaches else Path("results"))
         given.approaches = given.approaches or list(known)
-        made = measure(given)
-        if results:
-            write_tables([made], results / "tables", below=results)
-        sys.stdout.write(f"{render(made)}\n")
+        sys.stdout.write(render(measure(given), "md"))
         return 0
 
     return guarded(act)

@@ -1,6 +1,6 @@
 """How often do the audit's intervals hold the truth? Simulated on random models that sample their KL.
 
-    python -m benchmarks.elbo_intervals --models 500 --write results  # six minutes
+    python -m benchmarks.elbo_intervals --models 500   # six minutes; prints Markdown
 
 Each model is a network of two layers, whose sizes, means, sigmas, N, prior and weight of the KL are drawn from the
 seed of its number. The loss counts log q - log p of its own draws, so that the KL is noisy, and its true weight and
@@ -12,7 +12,6 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 
 import torch
 from torch import Tensor
@@ -31,7 +30,6 @@ from bench.judge.audit.elbo.weighing import KlWeight, measure
 from bench.judge.results import origin_of
 from bench.show.table import Number, Table
 from bench.show.tables.render import render
-from benchmarks.keeping import keep
 
 DRAWS = 8  # as the audit's default
 SIZES = (12, 40)  # numbers of weights that separate small, middle and large tensors in the table
@@ -147,14 +145,13 @@ def _holds(found: MeanOfDraws, true: float) -> bool:
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    """Print how often the intervals hold the truth, and keep the table if the command line says where."""
+    """Print how often the intervals hold the truth."""
     parser = Parser(prog="python -m benchmarks.elbo_intervals", description="how often the audit's intervals hold")
     parser.add_argument("--models", type=count, default=500, help="random models (default: 500)")
-    parser.add_argument("--write", type=Path, metavar="RESULTS", help="keep table elbo_intervals in this folder")
-    return guarded(lambda: _made(**vars(parser.parse_args(words))))
+    return guarded(lambda: _made(parser.parse_args(words).models))
 
 
-def _made(models: int, write: Path | None) -> int:
+def _made(models: int) -> int:
     torch.set_num_threads(1)  # the tensors are small
     found: dict[str, list[tuple[bool, bool]]] = defaultdict(list)
     for number in range(models):
@@ -172,7 +169,7 @@ def _made(models: int, write: Path | None) -> int:
     ]
     title, origin = "Do the audit's intervals hold the truth?", origin_of([environment.describe(1)])
     table = Table("elbo_intervals", title, CAPTION.format(models), COLUMNS, rows, origin=origin)
-    print(render(keep(table, write) if write else table))
+    print(render(table, "md"))
     return 0
 
 

@@ -1,6 +1,6 @@
 """Seeds that train together beside the same seeds one after the other: python -m benchmarks.many_seeds [APPROACH ...].
 
-Writes results/tables/many_seeds. It times short fits in turn: all seeds together, then each alone, then together again.
+Times short fits in turn: all seeds together, then each alone, then together again.
 Groups have 8 seeds, the most that a run trains together on a CPU (`bench.plan.computations`), and 16. Needs the data
 and, for some minutes, a quiet machine.
 """
@@ -78,7 +78,7 @@ def table(lines: Sequence[Sequence[str | Number]], load: Sequence[Reason]) -> Ta
 
 
 def main() -> int:
-    """Measure, write the table and print it; return the exit code."""
+    """Measure and print the table; return the exit code."""
     return run("many_seeds", "Seeds that train together.", names(), _measure, _options)
 
 

@@ -2,7 +2,7 @@
 
 FITS is a results folder that keeps fits. Each posterior predicts in a process of its own, with whole networks if it has
 them, as the protocols do. Before the measurement it predicts one image with one draw, which allocates what is allocated
-once. Writes results/tables/memory.
+once. Prints Markdown.
 """
 
 from __future__ import annotations
@@ -23,7 +23,6 @@ from bench.judge.results import origin_of
 from bench.measure.measuring import draws_of, first_rows, predict_split
 from bench.show.predict.fits import choose, rebuilt
 from bench.show.table import Number, Table
-from bench.show.tables.files import write_tables
 from bench.show.tables.render import render
 from benchmarks.command import in_own_process
 from tests.stress.processes import peak_mib, resident_mib
@@ -37,12 +36,11 @@ CAPTION = (
 
 
 def main() -> int:
-    """Measure each published fit that is kept, write the table and print it; return the exit code."""
+    """Measure each published fit that is kept, and print the table; return the exit code."""
     parser = Parser(prog="python -m benchmarks.memory", description="Memory of many predictions.")
     parser.add_argument("fits", type=Path, help="results folder that keeps fits")
     parser.add_argument("--draws", type=count, default=1000, metavar="N", help="default: 1000")
     parser.add_argument("--images", type=count, default=10_000, metavar="N", help="default: 10000")
-    parser.add_argument("--results", type=Path, default=Path("results"), metavar="DIR", help="default: results")
     return guarded(lambda: _measure(parser.parse_args()))
 
 
@@ -52,8 +50,7 @@ def _measure(given: argparse.Namespace) -> int:
     remarks = origin_of([environment.describe(torch.get_num_threads())])
     caption = CAPTION.format(draws=draws, images=images)
     made = Table("memory", "Memory of many predictions", caption, COLUMNS, lines, remarks)
-    write_tables([made], given.results / "tables", below=given.results)
-    sys.stdout.write(f"{render(made)}\n")
+    sys.stdout.write(render(made, "md"))
     return 0
 
 

@@ -4,7 +4,7 @@ Shapes: E seeds, N training rows, B rows of a batch, P scalar weights. Seeds tha
 in front of every shape. One seed alone does not have this dimension, so that a single fit runs the plain code.
 
 Several seeds in one computation are faster than one after the other: batched products use the cores better, and the
-toys share their overhead (results/tables/many_seeds.md).
+toys share their overhead (docs/verdicts.md).
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ Target
 Departures from the document are the corrections listed in dropout_fcn.toml.
 
 Masks: one random bit a hidden unit, 16 bits an input (keep probability 52429/65536, 3e-6 above .8).
-Cost: 2.0 GFLOP of matrix products a step of 128 rows, and little else (results/tables/shares.md): the product that
+Cost: 2.0 GFLOP of matrix products a step of 128 rows, and little else (docs/verdicts.md): the product that
 makes the gradient adds it to the momentum, masks come from packed bits, nothing goes through autograd. A draw of one
 image is 5.8 MFLOP. Memory: 2 P to train, P to predict.
 Fails when: the loss gets another scale and the learning rate does not.

@@ -13,7 +13,7 @@ Target
 Departures from the document are the corrections listed in linear_bbb.toml. The gradient is written out and not taken by
 autograd, which changes rounding only.
 
-Cost: `_kernels.sampled_mlp`, 11 vectors of P = 669,706 numbers; where a step's time goes: results/tables/shares.md.
+Cost: `_kernels.sampled_mlp`, 11 vectors of P = 669,706 numbers; where a step's time goes: docs/verdicts.md.
 Fails when: rho is below -16, so that 1 + e^rho rounds to 1 in float32 and sigma to 0: in the plain form of a step, and
 in the posterior of every fit.
 """

@@ -11,7 +11,7 @@ Target
 Departures from the document are the corrections and variants listed in mlp.toml.
 
 Cost: 0.29 GFLOP of matrix products a step of 128 rows, one fused pass of Adam, and the element-wise work of a
-hand-written backward pass (results/tables/shares.md). Memory: 4 P.  Fails when: asked what it does not know.
+hand-written backward pass (docs/verdicts.md). Memory: 4 P.  Fails when: asked what it does not know.
 """
 
 from __future__ import annotations

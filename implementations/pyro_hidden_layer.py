@@ -14,7 +14,7 @@ needs the layers' sites outside the plate, which changes no number as their log_
 Departures from the document are the corrections listed in pyro_hidden_layer.toml.
 
 Cost: a step has 8 matrix products of 128 rows a layer, two of them for the printed accuracy, and two fewer in the
-first (results/tables/shares.md). Memory: 8 P numbers.
+first (docs/verdicts.md). Memory: 8 P numbers.
 Fails when: an image is all zeros (gradient of the square root of a variance of zero, as in Pyro).
 """
 

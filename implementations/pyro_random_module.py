@@ -14,7 +14,7 @@ Departures from the document are the corrections listed in pyro_random_module.to
 weights. The network has no weights of its own (device "meta"), as every one is drawn.
 
 Cost: a step draws, scores and updates each of P = 814,090 weights. Pyro's tracing, the copies of the network and
-autograd's small operations have their part (results/tables/shares.md).  Fails when: see `_kernels.gaussian_weights`.
+autograd's small operations have their part (docs/verdicts.md).  Fails when: see `_kernels.gaussian_weights`.
 """
 
 # mypy: allow-subclassing-any, allow-untyped-calls, no-warn-return-any

@@ -1,4 +1,4 @@
-"""`verdict`: which reported numbers reproduce, and why; the same for a user's number; a trial of the rule."""
+"""`verdict`: which reported numbers reproduce, and why; the same for a user's number."""
 
 from __future__ import annotations
 
@@ -55,7 +55,6 @@ def add(parser: argparse.ArgumentParser) -> None:
         "--printed", choices=PRINTED, default="rounded", help="how its last digit was made (default: rounded)"
     )
     own.add_argument("--margin", type=float, metavar="M", help="difference that would matter (default: as declared)")
-    parser.add_argument("--trial", action="store_true", help="how often the rule errs, on reports whose truth is known")
     parser.set_defaults(action=_verdict)
 
 
@@ -72,11 +71,10 @@ def _is_own(arguments: argparse.Namespace) -> bool:
 
 def _verdict(arguments: argparse.Namespace) -> int:
     check_records(arguments)
-    if not _is_own(arguments):
-        _refuse(arguments, OF_OWN, "a number of your own; give --approach, --metric and --reported too")
-    if arguments.trial or _is_own(arguments):
+    if _is_own(arguments):
         _refuse(arguments, {"document": None, "all": False}, "the documents' numbers; leave it out")
-        return _answer(arguments)
+        return _own(arguments)
+    _refuse(arguments, OF_OWN, "a number of your own; give --approach, --metric and --reported too")
     material = material_of(arguments)
     if PAPER in ((arguments.claim or "").partition(".")[0], arguments.document):
         return _paper(arguments, material)
@@ -132,30 +130,15 @@ def _paper(arguments: argparse.Namespace, material: Material) -> int:
     if arguments.claim not in (None, PAPER) or arguments.document not in (None, PAPER):
         raise ConfigError(f"{PAPER} is a paper with a table of its own; give its name alone")
     warn_of_problems(material)
-    print(_table_text(arguments, material, PAPER))
+    table = one_table(material, PAPER)
+    print(json.dumps(table.lines, indent=1) if arguments.json else render(table))
     return INCOMPLETE if material.problems else 0
 
 
-def _answer(arguments: argparse.Namespace) -> int:
-    """Print the trial of the rule, or the verdict on the user's number."""
+def _own(arguments: argparse.Namespace) -> int:
+    """Print the verdict on the user's number."""
     if arguments.claim is not None:
-        what = "--trial is about the rule" if arguments.trial else "your own number is not a claim of a document"
-        raise ConfigError(f"{what}; leave out '{arguments.claim}'")
-    if arguments.trial and _is_own(arguments):
-        raise ConfigError("give either --trial or a number of your own, not both")
-    material = material_of(arguments)
-    text = _table_text(arguments, material, "trial") if arguments.trial else _own(arguments, material)
-    warn_of_problems(material)
-    print(text)
-    return INCOMPLETE if material.problems else 0
-
-
-def _table_text(arguments: argparse.Namespace, material: Material, name: str) -> str:
-    table = one_table(material, name)
-    return json.dumps(table.lines, indent=1) if arguments.json else render(table)
-
-
-def _own(arguments: argparse.Namespace, material: Material) -> str:
+        raise ConfigError(f"your own number is not a claim of a document; leave out '{arguments.claim}'")
     missing = [f"--{name}" for name in OWN if getattr(arguments, name) is None]
     if missing:
         raise ConfigError(f"a number of your own needs {', '.join(missing)} too")
@@ -163,6 +146,9 @@ def _own(arguments: argparse.Namespace, material: Material) -> str:
         raise ConfigError(f"--margin {arguments.margin} is not a difference; give 0 or a positive number")
     fields = [field.name for field in dataclasses.fields(OwnNumber)]
     own = OwnNumber(**{name: getattr(arguments, name) for name in fields})
+    material = material_of(arguments)
     claims = [*material.claims, *claims_by_interpretation(paper_claims(load_papers()))]
     judged = judge_own(own, material.of_approach(own.approach).results, claims)
-    return json.dumps(own_json(judged), indent=1) if arguments.json else own_text(judged, screen().width)
+    warn_of_problems(material)
+    print(json.dumps(own_json(judged), indent=1) if arguments.json else own_text(judged, screen().width))
+    return INCOMPLETE if material.problems else 0

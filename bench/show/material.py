@@ -26,7 +26,6 @@ from bench.judge.stats.verdicts import Judgement, judge
 from bench.plan.manifests import DOCUMENTS, GROUPS, ApproachGroup, ApproachManifest
 from bench.plan.registry import group_of, of_group
 from bench.show.beside import MINE, Beside, beside
-from bench.show.measured import MeasuredTable, measured_folder
 from bench.show.table import Table, sources_of
 
 RecordsByRecipe: TypeAlias = Mapping[tuple[str, str], Sequence[Record]]
@@ -156,33 +155,11 @@ class Material:
         )
         return Numbers(results, self.readings)
 
-    @cached_property
-    def _measured(self) -> list[tuple[list[MeasuredTable], list[Problem]]]:
-        """Measured tables and the problems of their files: of the baseline, if there is one, then of the folder."""
-        return [measured_folder(store.root).read_all() for store in (self._baseline, self.store) if store is not None]
-
-    @property
-    def _measured_problems(self) -> list[Problem]:
-        return [problem for _, problems in self._measured for problem in problems]
-
-    @cached_property
-    def measured(self) -> Mapping[str, Table]:
-        """Tables about the suite itself, by name. The folder's table replaces the baseline's of the same name.
-
-        If the folder's file of a table cannot be trusted, there is no table: the baseline's does not replace it.
-        """
-        distrusted = {problem.path.stem for problem in self._measured[-1][1]}
-        return {one.name: one.table() for tables, _ in self._measured for one in tables if one.name not in distrusted}
-
-    def untrusted(self, name: str) -> str:
-        """Return why the file of a measured table cannot be trusted; '' if it can be, or if there is none."""
-        return next((problem.reason for problem in self._measured_problems if problem.path.stem == name), "")
-
     @property
     def problems(self) -> list[str]:
         """Return for each file that cannot be trusted what is wrong with it."""
         of_records = (*self._stored[1], *self._of_baseline[1])
-        return [one.reason for one in (*of_records, *self._own_readings[1], *self._measured_problems)]
+        return [one.reason for one in (*of_records, *self._own_readings[1])]
 
     def finished(self, approach: str, recipe: str = "published", protocol: str = "common") -> list[Record]:
         """Return the finished records of a cell, by seed."""

@@ -60,18 +60,18 @@ def pieces(device: str, results: Path, small: bool) -> list[Piece]:
         "seeds",
         ["all"],
         f"{MANY} seeds at once beside one after the other",
-        lambda _: ["benchmarks.many_seeds", *together, "--groups", "2" if small else str(MANY), *place],
+        lambda _: ["benchmarks.many_seeds", *together, "--groups", "2" if small else str(MANY), *place[:2]],
     )
     add(
         "graphs",
         ["all"],
         "a training step as one CUDA graph beside the same step as it is",
-        lambda _: ["benchmarks.gpu.graphs", *place],
+        lambda _: ["benchmarks.gpu.graphs", *place[:2]],
     )
     add(
         "throughput",
         [name for name in yardsticks.names() if name in on_gpu],
         "our code beside the document's, by CUDA events",
-        lambda name: ["benchmarks.throughput", name, *few, *place],
+        lambda name: ["benchmarks.throughput", name, *few, *place[:2]],
     )
     return made

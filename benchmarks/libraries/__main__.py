@@ -1,8 +1,6 @@
 """Command line: python -m benchmarks.libraries [LIBRARY ...]; needs the extra `libraries` and a quiet machine.
 
-Without names, keeps table `library_speed`, which docs/libraries.md shows. With names, prints the table of these
-libraries and keeps nothing, because the fastest of them need not be the fastest of all. `--quick` measures very little
-and keeps nothing: it shows that everything runs.
+Prints a table as Markdown. `--quick` measures very little: it shows that everything runs.
 """
 
 from __future__ import annotations
@@ -10,13 +8,11 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import sys
-from pathlib import Path
 
 from bench.cli.main import Parser, guarded
 from bench.cli.options import count, say
 from bench.core.errors import MissingFramework, check_known
 from bench.show.tables.render import render
-from benchmarks.keeping import keep
 from benchmarks.libraries.loops import LOOPS
 from benchmarks.libraries.measure import Amounts, run
 from benchmarks.libraries.table import LIBRARIES, library_speed_table
@@ -26,20 +22,12 @@ MODULES = {"torchbnn": "torchbnn", "bayesian-torch": "bayesian_torch", "posterio
 
 
 def main() -> int:
-    """Measure, keep and print the table; return the exit code."""
+    """Measure and print the table; return the exit code."""
     parser = Parser(prog="python -m benchmarks.libraries", description="Our code beside other people's libraries.")
-    parser.add_argument(
-        "libraries",
-        nargs="*",
-        metavar="LIBRARY",
-        help=f"default: {', '.join(LIBRARIES)}; with names, the table is printed and not kept",
-    )
+    parser.add_argument("libraries", nargs="*", metavar="LIBRARY", help=f"default: {', '.join(LIBRARIES)}")
     parser.add_argument("--rounds", type=count, default=Amounts.rounds, help=f"default: {Amounts.rounds}")
     parser.add_argument("--predict-rounds", type=count, default=Amounts.predict_rounds, metavar="N", help="of answers")
     parser.add_argument("--threads", type=count, help="default: all cores")
-    parser.add_argument(
-        "--results", type=Path, default=Path("results"), metavar="DIR", help="without names; default: results"
-    )
     parser.add_argument("--quick", action="store_true", help="shows that everything runs; the times mean nothing")
     return guarded(lambda: _made(parser.parse_args()))
 
@@ -54,9 +42,7 @@ def _made(given: argparse.Namespace) -> int:
             )
     amounts = QUICK if given.quick else Amounts(rounds=given.rounds, predict_rounds=given.predict_rounds)
     table = library_speed_table(run(chosen, amounts, given.threads, say))
-    if not given.quick and not given.libraries:
-        keep(table, given.results)
-    sys.stdout.write(f"{render(table)}\n")
+    sys.stdout.write(render(table, "md"))
     return 0
 
 

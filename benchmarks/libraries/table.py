@@ -1,4 +1,4 @@
-"""Speeds beside other people's libraries, and the table that `python -m benchmarks.libraries` keeps."""
+"""Speeds beside other people's libraries, and the table that `python -m benchmarks.libraries` prints."""
 
 from __future__ import annotations
 

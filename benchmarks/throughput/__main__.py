@@ -10,10 +10,10 @@ from pathlib import Path
 from bench.cli import INCOMPLETE
 from bench.cli.main import Parser, guarded
 from bench.cli.options import check_device, count, names, positive, threads
-from bench.core.store import Store
 from bench.show.tables.render import render
 from benchmarks.command import counts
 from benchmarks.throughput import measure
+from benchmarks.throughput.table import throughput_table
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -25,8 +25,7 @@ def _parser() -> Parser:
     parser = Parser(
         prog="python -m benchmarks.throughput",
         description="Times blocks of our code, of the document's code and of one large matrix product in turn, and "
-        "keeps table 'throughput'; rows about the same approach, kind, device, precision and draws are replaced. Let "
-        "nothing else run on the machine meanwhile.",
+        "prints a table as Markdown. Let nothing else run on the machine meanwhile.",
     )
     parser.add_argument("approaches", nargs="*", metavar="APPROACH", help="default: all that have a yardstick")
     parser.add_argument("--what", type=names, default=("train", "predict"), help="default: train,predict")
@@ -37,7 +36,6 @@ def _parser() -> Parser:
     parser.add_argument("--block", type=positive, default=1.0, metavar="SECONDS", help="a block (default: 1)")
     parser.add_argument("--images", type=count, metavar="N", help="predict at most N test images (default: all)")
     parser.add_argument("--threads", type=threads, help="threads of the frameworks (default: all cores)")
-    parser.add_argument("--results", type=Path, default=Path("results"), metavar="DIR", help="default: results")
     parser.add_argument("--data-dir", type=Path, help="folder with the data sets, looked at first")
     return parser
 
@@ -57,9 +55,8 @@ def _throughput(arguments: argparse.Namespace) -> int:
         threads=arguments.threads,
         data_dir=str(arguments.data_dir.resolve()) if arguments.data_dir else None,
     )
-    Store(arguments.results).check_writable()
-    found, table = measure.run(asked, arguments.results, lambda line: print(line, file=sys.stderr, flush=True))
-    print(render(table))
+    found = measure.run(asked, lambda line: print(line, file=sys.stderr, flush=True))
+    print(render(throughput_table(found), "md"))
     return 0 if all(record.outcome == "done" for record in found) else INCOMPLETE
 
 

@@ -23,13 +23,11 @@ from bench.interface import Posterior, Split, Task
 from bench.measure.measuring import draws_of
 from bench.plan.recipes import build, profile, resolve
 from bench.plan.registry import manifest
-from bench.show.table import Table
 from benchmarks.command import in_own_process
-from benchmarks.keeping import kept
 from benchmarks.throughput import yardsticks
 from benchmarks.throughput.blocks import MatrixProduct
 from benchmarks.throughput.prediction import compare_prediction, images_for, modes
-from benchmarks.throughput.table import Request, SpeedRow, Speeds, keep_speeds
+from benchmarks.throughput.table import Request, SpeedRow, Speeds
 from benchmarks.throughput.training import Subject, compare_training, overhead_seconds, short_fit
 from benchmarks.throughput.yardsticks import Yardstick
 
@@ -59,17 +57,15 @@ def requests(
     ]
 
 
-def run(asked: Sequence[Request], results: Path, tell: Callable[[str], object]) -> tuple[list[Speeds], Table]:
-    """Measure each request in a new process; return the measurements and the table that was kept."""
+def run(asked: Sequence[Request], tell: Callable[[str], object]) -> list[Speeds]:
+    """Measure each request in a new process; return the measurements."""
     found: list[Speeds] = []
-    before = kept("throughput", results)
     for request in asked:
         tell(f"{request.approach} {request.what}, {request.device}, {request.precision}")
         found.append(_in_process(request))
-        table = keep_speeds(found, before, results)
         if found[-1].reason:
             tell(f"  {found[-1].reason}")
-    return found, table
+    return found
 
 
 def _in_process(request: Request) -> Speeds:

@@ -14,11 +14,8 @@ from bench.core.text import THREE, Digits
 from bench.core.toml import TomlTable, read_toml
 from bench.judge.results import origin_of
 from bench.judge.samples import Gap
-from bench.plan.recipes import resolve
-from bench.plan.registry import manifest, manifests
-from bench.show.measured import MeasuredTable
+from bench.plan.registry import manifests
 from bench.show.table import Entry, Missing, Number, Table
-from benchmarks.keeping import NOTHING, keep, others
 from benchmarks.throughput.blocks import PRODUCT_SIZE, Comparison
 
 COLUMNS = (
@@ -112,53 +109,28 @@ def load_targets(path: Path = TARGETS) -> dict[tuple[str, str], float]:
     return {(name, what): ratio for what, ratios in tables.items() for name, ratio in ratios.items()}
 
 
-def throughput_table(records: Sequence[Speeds], before: MeasuredTable = NOTHING) -> Table:
-    """Return a row for each measurement, and the other rows of the table that was kept before.
+def throughput_table(records: Sequence[Speeds]) -> Table:
+    """Return a row for each measurement.
 
     Raises:
         ConfigError: the file of the targets cannot be read.
     """
     targets = load_targets()
-    new = [line for record in records for line in _lines(record, targets)]
-    rest = others(before, new, subject)
-    lines = sorted([*rest.table().rows, *new], key=_place)
+    lines = sorted((line for record in records for line in _lines(record, targets)), key=_place)
     devices = {str(line[DEVICE]).split(":")[0] for line in lines if isinstance(line[RATIO], Number)}
     sizes = [f"({size} x {size})" for size in sorted(PRODUCT_SIZE[device] for device in devices)]
     caption = CAPTION.format(size=" or ".join(sizes) or "square")
     reasons = [f"!: {record.reason}" for record in records if record.outcome == "done" and record.reason]
-    is_marked = any(str(line[1]).endswith(" !") for line in rest.rows)
-    marks = [note for note in rest.remarks if note.startswith("!: ") and is_marked]
-    title, made = "Our code's speed beside the documents'", origin_of([record.provenance for record in records])
+    title = "Our code's speed beside the documents'"
     return Table(
         "throughput",
         title,
         caption,
         COLUMNS,
         lines,
-        [*sorted({*reasons, *marks}), *_missed(lines)],
-        origin=dict.fromkeys([*rest.origin, *made]),
+        [*sorted(set(reasons)), *_missed(lines)],
+        origin=origin_of([record.provenance for record in records]),
     )
-
-
-def keep_speeds(records: Sequence[Speeds], before: MeasuredTable, results: Path) -> Table:
-    """Keep and return the table of new measurements and of the other rows that were kept before."""
-    table = throughput_table(records, before)
-    new = {subject(line) for record in records if record.rows for line in _lines(record, {})}
-    versions = dict(before.versions)
-    versions |= {name: versions_today(name.split()[0]) for name in new}
-    shown = {subject(line) for line in table.rows if isinstance(line[RATIO], Number)}
-    return keep(table, results, {name: made for name, made in versions.items() if name in shown})
-
-
-def versions_today(approach: str) -> dict[str, int]:
-    """Return the versions of an approach's published recipe."""
-    return dict(resolve(manifest(approach), "published").versions)
-
-
-def subject(line: Sequence[object]) -> str:
-    """Return the subject of a row: approach, kind, device, precision and, for a prediction, the number of draws."""
-    kind = str(line[1]).split()[0].strip(",")
-    return f"{line[0]} {kind} {line[2]} {line[3]} {_n_draws(line) or ''}".rstrip()
 
 
 def _n_draws(line: Sequence[object]) -> int:
@@ -189,7 +161,7 @@ def _lines(record: Speeds, targets: Mapping[tuple[str, str], float]) -> list[lis
     if record.outcome != "done":
         gap = Missing(Gap(record.outcome, record.reason))
         what = "training step" if asked.what == "train" else "prediction"
-        block = "" if asked.what == "train" else f"{asked.draws} x images"  # as `subject` reads it
+        block = "" if asked.what == "train" else f"{asked.draws} x images"
         return [[asked.approach, what, *where, "", gap, "", gap, "", gap, "", "", "", gap, gap, gap, block, ""]]
     mark = " !" if record.reason else ""
     target = targets.get((asked.approach, asked.what)) if tuple(where) == CONDITIONS else None

@@ -5,10 +5,8 @@ from functools import partial
 import pytest
 
 from bench.cli import INCOMPLETE, USAGE
-from bench.cli.main import main
 from bench.core.errors import MissingFramework
 from bench.core.reasons import OTHER_LOAD, Reason
-from benchmarks.keeping import kept
 from benchmarks.throughput import blocks, measure, training, yardsticks
 from benchmarks.throughput.__main__ import main as measure_speeds
 from benchmarks.throughput.table import Request
@@ -26,30 +24,24 @@ def small(monkeypatch):
     monkeypatch.setattr(measure, "_in_process", measure.measure)
 
 
-def test_the_command_keeps_the_table_that_table_makes_again(small, tmp_path, capsys):
-    arguments = ["mlp", "linear_bbb", "--rounds", "2", "--block", "0.001", "--draws", "3,4"]
-    assert measure_speeds([*arguments, "--results", str(tmp_path)]) == 0
+def test_the_command_prints_a_row_for_each_measurement(small, capsys):
+    assert measure_speeds(["mlp", "linear_bbb", "--rounds", "2", "--block", "0.001", "--draws", "3,4"]) == 0
     shown = capsys.readouterr()
-    assert "linear_bbb" in shown.out
     assert shown.err.splitlines()[0] == "mlp train, cpu, float32"
-    written = (tmp_path / "tables" / "throughput.md").read_text()
-    assert written.count("| mlp ") == 2  # one prediction: it draws nothing
-    assert written.count("| linear_bbb ") == 5  # it also predicts with noise that rows share
-    (tmp_path / "tables" / "throughput.md").unlink()
-    assert main(["table", "throughput", "--write", "--results", str(tmp_path), "--baseline", "none"]) == 0
-    assert (tmp_path / "tables" / "throughput.md").read_text() == written
+    assert shown.out.count("| mlp ") == 2  # one prediction: it draws nothing
+    assert shown.out.count("| linear_bbb ") == 5  # it also predicts with noise that rows share
 
 
-def test_a_missing_framework_is_a_row_and_exit_code_3(small, monkeypatch, tmp_path, capsys):
+def test_a_missing_framework_is_a_row_and_exit_code_3(small, monkeypatch, capsys):
     def absent(request):
         raise MissingFramework("mxnet_bbb needs mxnet")
 
     monkeypatch.setattr(measure, "make_subject", absent)
-    assert measure_speeds(["mxnet_bbb", "--what", "train", "--results", str(tmp_path)]) == INCOMPLETE
+    assert measure_speeds(["mxnet_bbb", "--what", "train"]) == INCOMPLETE
     assert "skipped: mxnet_bbb needs mxnet" in capsys.readouterr().out
 
 
-def test_an_approach_that_fails_is_told_in_one_line_and_the_others_are_measured(small, monkeypatch, tmp_path, capsys):
+def test_an_approach_that_fails_is_told_in_one_line_and_the_others_are_measured(small, monkeypatch, capsys):
     def break_mlp(request):
         if request.approach == "mlp":
             raise RuntimeError("no such luck\nand more of it")
@@ -57,12 +49,13 @@ def test_an_approach_that_fails_is_told_in_one_line_and_the_others_are_measured(
 
     monkeypatch.setattr(measure, "make_subject", break_mlp)
     arguments = ["mlp", "linear_bbb", "--what", "train", "--rounds", "1", "--block", "0.001"]
-    assert measure_speeds([*arguments, "--results", str(tmp_path)]) == INCOMPLETE
-    assert capsys.readouterr().err.splitlines()[:2] == [
+    assert measure_speeds(arguments) == INCOMPLETE
+    shown = capsys.readouterr()
+    assert shown.err.splitlines()[:2] == [
         "mlp train, cpu, float32",
         "  RuntimeError: no such luck",
     ]
-    assert [row[5] for row in kept("throughput", tmp_path).table().texts()].count("failed") == 1
+    assert [line.split("|")[1].strip() for line in shown.out.splitlines() if " failed " in line] == ["mlp"]
 
 
 @pytest.mark.parametrize("change", [{"device": "cuda"}, {"precision": "bf16"}])
@@ -93,8 +86,8 @@ def test_load_of_others_is_marked(small, monkeypatch):
         (["mlp", "--precision", "half"], "known: bf16, float32, float64, tf32"),
     ],
 )
-def test_nonsense_is_one_line(arguments, message, tmp_path, capsys):
-    assert measure_speeds([*arguments, "--results", str(tmp_path)]) == USAGE
+def test_nonsense_is_one_line(arguments, message, capsys):
+    assert measure_speeds(arguments) == USAGE
     (line,) = capsys.readouterr().err.splitlines()
     assert message in line
 

@@ -1,17 +1,14 @@
-"""The table of throughput: ratios and shares computed by hand, targets, and rows that are measured anew."""
+"""The table of throughput: ratios and shares computed by hand, and targets."""
 
 import pytest
 
-from bench.cli import USAGE
-from bench.cli.main import main
 from bench.core.errors import ConfigError
 from bench.core.records import Provenance
 from bench.show.table import Missing, Number
 from bench.show.tables.render import markdown
-from benchmarks.keeping import kept
 from benchmarks.throughput import yardsticks
 from benchmarks.throughput.blocks import Comparison, Side
-from benchmarks.throughput.table import Request, SpeedRow, Speeds, keep_speeds, load_targets, throughput_table
+from benchmarks.throughput.table import Request, SpeedRow, Speeds, load_targets, throughput_table
 from tests.tables import by_column
 
 
@@ -93,39 +90,3 @@ def test_targets_are_of_approaches_with_a_yardstick_and_a_broken_file_is_named(t
         path.write_text(text)
         with pytest.raises(ConfigError, match=r"speed targets .*targets\.toml"):
             load_targets(path)
-
-
-def test_a_part_that_is_measured_anew_replaces_its_own_rows(tmp_path):
-    first = [speeds(), speeds(approach="dropout_fcn", reason="other load"), speeds(what="predict")]
-    keep_speeds(first, kept("throughput", tmp_path), tmp_path)
-    again = [speeds(outcome="skipped", reason="no room"), speeds(device="cuda")]
-    table = keep_speeds(again, kept("throughput", tmp_path), tmp_path)
-    rows = by_column(table)
-    assert [(row["approach"], row["what"], row["device"]) for row in rows] == [
-        ("dropout_fcn", "training step !", "cpu"),
-        ("mlp", "training step", "cpu"),
-        ("mlp", "training step", "cuda"),
-        ("mlp", "prediction, noise row", "cpu"),
-    ]
-    assert isinstance(rows[1]["ours"], Missing)
-    assert "(2048 x 2048) or (8192 x 8192)" in table.caption
-    assert "!: other load" in table.remarks
-    found = kept("throughput", tmp_path)
-    assert markdown(found.table()) == markdown(table)
-    assert set(found.versions) == {  # of "mlp training cpu float32", nothing is left that was measured
-        "dropout_fcn training cpu float32",
-        "mlp training cuda float32",
-        "mlp prediction cpu float32 1",
-    }
-
-
-def test_a_prediction_that_failed_is_replaced_once_it_runs(tmp_path):
-    for outcome in ("done", "failed", "done"):
-        table = keep_speeds([speeds(what="predict", outcome=outcome)], kept("throughput", tmp_path), tmp_path)
-        assert len(table.rows) == 1
-    assert isinstance(by_column(table)[0]["ours"], Number)
-
-
-def test_a_table_without_speeds_says_where_they_come_from(tmp_path, capsys):
-    assert main(["table", "throughput", "--results", str(tmp_path), "--baseline", "none"]) == USAGE
-    assert "python -m benchmarks.throughput measures it" in capsys.readouterr().err

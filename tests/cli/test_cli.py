@@ -58,8 +58,6 @@ def lines(capsys):
         (["run", "mlp", "--seeds", "4,,"], "not numbers"),
         (["verdict", "--results", "/no/folder"], "--results /no/folder is not a folder"),
         (["verdict", "--document", "feldman2018", "--recipe", "corrected"], "--recipe is for a number of your own"),
-        (["verdict", "--trial", "--document", "feldman2018"], "--document is for the documents' numbers"),
-        (["verdict", "--trial", "mlp"], "--trial is about the rule; leave out 'mlp'"),
         (["run", "uniform", "--results", ""], "the name is empty"),
         (["report", "--output", ""], "the name is empty"),
         (["figures", "--to", ""], "the name is empty"),

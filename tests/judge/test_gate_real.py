@@ -16,8 +16,7 @@ from bench.plan.recipes import PROFILES, Profile, build
 from bench.run import process
 from bench.run.options import Options
 from bench.run.runner import run
-from benchmarks.effects import FAULTS, read_effects, save_effects
-from benchmarks.power import effects_of, planted
+from benchmarks.power import FAULTS, planted
 from tests.gate_folders import split_sha
 from tests.run.watching import Recorder
 
@@ -128,14 +127,3 @@ def test_a_planted_fault_is_caught(real, tmp_path, name):
     assert any(check.startswith(expected) for check in failed), failed
     # the plan has not changed: the gate catches what the code did, not what it was asked to do
     assert all(state == PASS for check, state in states.items() if check.startswith("plan "))
-
-
-@pytest.mark.usefixtures("loaded_once")
-def test_effects_of_a_fault_are_kept(real, tmp_path):
-    report, _ = gated(real, tmp_path / "fresh", ("mlp",), lambda: planted("learning-rate"))
-    path = tmp_path / "planted.csv"
-    save_effects(path, effects_of("learning-rate", report))
-    save_effects(path, effects_of("learning-rate", report))  # in place of the older ones
-    kept = read_effects(path)
-    assert sorted(effect.cell for effect in kept) == sorted(cell.name for cell in report.gate.cells)
-    assert {effect.mean for effect in kept} == {check.shift.fresh_mean for check in report.metrics}

@@ -153,7 +153,7 @@ def test_a_file_that_cannot_be_trusted_is_named(page):
 
 def test_sections_come_in_the_order_of_the_questions(page):
     article = "question finding-reports finding-sure finding-worth choice documents appendix"
-    rest = "numbers accuracies calibration ood refusal pruning speed determinism papers faults definitions provenance"
+    rest = "numbers accuracies calibration ood refusal pruning speed papers faults definitions provenance"
     wanted = f"{article} {rest} evidence".split()
     assert [name for name in page.ids if name in wanted] == wanted
 
@@ -293,8 +293,7 @@ def test_a_drawing_for_narrow_pages_stands_beside_the_wide_one():
 def test_every_table_is_on_the_page(content, page):
     for name in content.tables:
         assert any(place == f"table-{name}" or place.startswith(f"table-{name}-") for place in page.ids), name
-    measured = {"throughput", "determinism", "library_speed", "fault_tests", "corpus", "elbo_intervals"}
-    absent = {*measured, "methods", "methods_fashion"}  # this folder has none of these
+    absent = {"methods", "methods_fashion"}  # this folder has none of these
     assert {kind.name for kind in TABLES if "*" not in kind.name} - absent <= set(content.tables)
 
 

@@ -31,12 +31,11 @@ def full_records(seed: int = 0) -> list[Record]:
 @pytest.mark.parametrize("records", [[], full_records()], ids=["nothing", "a run"])
 def test_every_table_is_there_without_a_silent_blank(records):
     built = all_tables(material(records))
-    of_other_files = {"throughput", "determinism", "library_speed", "fault_tests", "corpus", "elbo_intervals"}
-    optional = {*of_other_files, "methods", "methods_fashion"}  # the methods: of other records
+    optional = {"methods", "methods_fashion"}  # of other records
     assert {kind.name for kind in TABLES if "*" not in kind.name} - optional <= set(built)
     assert {"answer_linear_bbb", "ladder_mlp", "audit_feldman2018"} <= set(built)
     assert set(built) <= {name for kind in TABLES for name in kind.questions()}
-    empty = {"unfinished", "provenance", "confidence", "choice", "trial", "verdict_curves", "blundell2015"}
+    empty = {"unfinished", "provenance", "confidence", "choice", "verdict_curves", "blundell2015"}
     for table in built.values():
         assert table.rows or table.name in empty
         for row in table.texts():

@@ -89,9 +89,7 @@ def test_every_listing_fits(command, terminal, capsys):
     assert_fits(printed)
 
 
-@pytest.mark.parametrize(
-    "command", ["verdict", "verdict --all", f"verdict {CLAIM}", "verdict --trial", "verdict " + OWN]
-)
+@pytest.mark.parametrize("command", ["verdict", "verdict --all", f"verdict {CLAIM}", "verdict " + OWN])
 def test_every_verdict_fits(command, terminal, shipped, monkeypatch, capsys):
     monkeypatch.setattr(verdict, "material_of", lambda arguments: shipped)
     assert main(command.split()) == 0

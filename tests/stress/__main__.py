@@ -15,9 +15,7 @@ from bench.cli.options import names, seconds
 from bench.core.errors import unknown_name
 from bench.plan.recipes import profile
 from bench.plan.registry import manifest, manifests
-from bench.show.table import Table
 from bench.show.tables.render import render
-from benchmarks.keeping import keep, kept, others
 from tests.stress import determinism
 from tests.stress.fuzz.arguments import argument_targets
 from tests.stress.fuzz.datafiles import data_targets
@@ -35,7 +33,6 @@ MOST = 10_000_000
 KILLED = ("mlp", "toy_bbb")
 SOAKED = ("uniform", "toy_mlp", "toy_bbb", "mlp")  # cheap, and among them all kinds of measuring
 OTHERS = ("all", "ci")  # words that name no single campaign
-CAPTION = "Kills, planted failures, runs that share a folder, and hostile input: results of the last campaigns."
 CI = {  # the campaigns of `ci` and their sizes: five minutes on two quiet cores
     "fuzz": {"inputs": 2_500},
     "planted": {"planted": ("exception", "segfault", "memory", "not-a-number")},
@@ -69,7 +66,6 @@ def _parser() -> Parser:
     parser.add_argument("--profile", default="smoke", help="of soak (default: smoke)")
     parser.add_argument("--seed", type=_seed, default=0, metavar="N", help="of all that is random (default: 0)")
     parser.add_argument("--data-dir", type=Path, help="folder with the data sets, looked at first; of determinism")
-    parser.add_argument("--write", type=Path, metavar="RESULTS", help="keep the tables in this results folder")
     parser.set_defaults(planted=tuple(OUTCOMES))
     return parser
 
@@ -95,9 +91,6 @@ def _main(given: argparse.Namespace) -> int:
         manifest(name)
     if given.campaign not in (*CAMPAIGNS, *OTHERS):
         raise unknown_name("campaign", given.campaign, (*CAMPAIGNS, *OTHERS))
-    if given.write is not None:
-        for name in ("fault_tests", "determinism"):
-            kept(name, given.write)  # a damaged table is an error before the work, not after it
     chosen = {"all": CAMPAIGNS, "ci": CI}.get(given.campaign, (given.campaign,))
     faults = []
     for name in chosen:
@@ -108,15 +101,10 @@ def _main(given: argparse.Namespace) -> int:
     return FAILED if faults else 0
 
 
-def _told(name: str, lines: list[str], faults: list[str], given: argparse.Namespace) -> list[str]:
-    """Keep and print what a campaign came to, and return its faults."""
+def _told(name: str, lines: list[str], faults: list[str]) -> list[str]:
+    """Print what a campaign came to, and return its faults."""
     lines = [*lines, *(f"FAULT {fault}" for fault in faults)]
     print("\n".join(f"{name}: {line}" for line in lines))
-    if given.write is not None:
-        new = [(name, line) for line in lines]
-        rest = others(kept("fault_tests", given.write), new).table().rows
-        rows = sorted([*rest, *new], key=lambda row: str(row[0]))
-        keep(Table("fault_tests", "What was tried to break it", CAPTION, ("test", "result"), rows), given.write)
     return faults
 
 
@@ -126,22 +114,22 @@ def _seed_line(given: argparse.Namespace) -> str:
 
 def _kills(given: argparse.Namespace) -> list[str]:
     found = kill_runs(given.kills, given.seed, say, given.approaches or KILLED)
-    return _told("kills", [*found.lines(), _seed_line(given)], found.faults, given)
+    return _told("kills", [*found.lines(), _seed_line(given)], found.faults)
 
 
 def _planted(given: argparse.Namespace) -> list[str]:
     found = plant(given.planted, disks=given.planted == tuple(OUTCOMES))
-    return _told("planted", found.lines(), found.faults, given)
+    return _told("planted", found.lines(), found.faults)
 
 
 def _together(given: argparse.Namespace) -> list[str]:
     found = run_together()
-    return _told("together", found.lines(), found.faults, given)
+    return _told("together", found.lines(), found.faults)
 
 
 def _soak(given: argparse.Namespace) -> list[str]:
     found = soak(given.seconds, given.approaches or SOAKED, given.profile, given.seed, say)
-    return _told("soak", [*found.lines(), _seed_line(given)], found.faults, given)
+    return _told("soak", [*found.lines(), _seed_line(given)], found.faults)
 
 
 def _fuzz(given: argparse.Namespace) -> list[str]:
@@ -164,7 +152,7 @@ def _fuzz(given: argparse.Namespace) -> list[str]:
         f"{len(faults)} tracebacks or hangs; slowest {max(each.slowest_s for each in tried) * 1000:.0f} ms of the "
         f"processor, memory +{sum(each.peak_mib for each in tried):.0f} MiB"
     )
-    return _told("fuzz", [*(each.line() for each in tried), whole, _seed_line(given)], faults, given)
+    return _told("fuzz", [*(each.line() for each in tried), whole, _seed_line(given)], faults)
 
 
 def _determinism(given: argparse.Namespace) -> list[str]:
@@ -172,9 +160,7 @@ def _determinism(given: argparse.Namespace) -> list[str]:
     for name in given.approaches or manifests():
         say(f"{name} ...")
         new += determinism.measure(name, given.data_dir)
-    if given.write is not None:
-        keep(determinism.table(new, kept("determinism", given.write)), given.write)
-    print(render(determinism.table(new)))
+    print(render(determinism.table(new), "md"))
     return list(determinism.faults(new))
 
 

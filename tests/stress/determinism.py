@@ -30,11 +30,9 @@ from bench.judge.samples import Gap
 from bench.measure.measuring import draws_of
 from bench.plan.manifests import ApproachManifest
 from bench.plan.recipes import build, profile, resolve
-from bench.plan.registry import manifest, manifests
+from bench.plan.registry import manifest
 from bench.run.supervisor import process_context
-from bench.show.measured import MeasuredTable
 from bench.show.table import Entry, Missing, Number, Table
-from benchmarks.keeping import NOTHING, others
 
 SEED = 0
 DRAWS = 4
@@ -96,12 +94,9 @@ def _failed(error: Exception) -> Missing:
     return Missing(Gap(FAILED, f"{type(error).__name__}: {error}".splitlines()[0]))
 
 
-def table(new: Sequence[Sequence[Entry]], before: MeasuredTable = NOTHING) -> Table:
-    """Return the table of new rows and of those kept before, in the order of the approaches."""
-    place = {name: index for index, name in enumerate(manifests())}
-    rest = others(before, new)
-    rows = sorted([*rest.table().rows, *new], key=lambda row: (place.get(str(row[0]), len(place)), str(row[0])))
-    made = dict.fromkeys([*rest.origin, *origin_of([environment.describe(1)])])
+def table(rows: Sequence[Sequence[Entry]]) -> Table:
+    """Return the table of the measured rows."""
+    made = origin_of([environment.describe(1)])
     return Table("determinism", "What is repeatable", CAPTION, ("approach", "of", *CONDITIONS), rows, origin=made)
 
 

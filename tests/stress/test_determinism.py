@@ -1,7 +1,5 @@
 """The determinism report: what counts as exact, a fit that is not repeatable, rows and the table."""
 
-import csv
-
 import msgspec
 import numpy as np
 import pytest
@@ -9,7 +7,6 @@ import torch
 
 import implementations.mlp
 from bench.cli import FAILED
-from bench.cli.main import main
 from bench.core.errors import BenchError
 from bench.judge.samples import Gap
 from bench.plan.registry import manifest
@@ -104,9 +101,9 @@ def rows(name, *entries):
     return [[name, what, *entries] for what in ("weights", "predictions")]
 
 
-def test_the_table_has_the_order_of_the_approaches_and_every_reason():
+def test_the_table_has_every_row_and_every_reason():
     failed = [Missing(Gap("failed", "its process ended without a word"))] * 6
-    shown = text(table([*rows("mxnet_bbb", *failed), *rows("mlp")]))
+    shown = text(table([*rows("mlp"), *rows("mxnet_bbb", *failed)]))
     assert [line.split()[0] for line in shown.splitlines() if line.startswith(("mlp", "mxnet"))] == [
         *["mlp"] * 2,
         *["mxnet_bbb"] * 2,
@@ -116,18 +113,17 @@ def test_the_table_has_the_order_of_the_approaches_and_every_reason():
     assert "failed: its process ended without a word" in shown
 
 
-def test_a_table_is_kept_and_shown_and_a_part_replaces_its_own_rows(tmp_path, monkeypatch, capsys):
+def test_the_command_prints_markdown_and_fails_if_a_fit_does(monkeypatch, capsys):
     monkeypatch.setattr(command.determinism, "measure", lambda name, data_dir: rows(name))
-    assert command.main(["determinism", "--approaches", "uniform,mlp", "--write", str(tmp_path)]) == 0
-    assert (tmp_path / "tables" / "determinism.md").exists()
+    assert command.main(["determinism", "--approaches", "uniform,mlp"]) == 0
+    grid = [line.split("|")[1:4] for line in capsys.readouterr().out.splitlines() if line.startswith("| ")]
+    assert [[text.strip() for text in row] for row in grid[1:]] == [
+        [name, what, "exact"] for name in ("uniform", "mlp") for what in ("weights", "predictions")
+    ]
     failed = [Missing(Gap("failed", "no luck"))] * 6
     monkeypatch.setattr(command.determinism, "measure", lambda name, data_dir: rows(name, *failed))
-    assert command.main(["determinism", "--approaches", "uniform", "--write", str(tmp_path)]) == FAILED
-    capsys.readouterr()
-    assert main(["table", "determinism", "--results", str(tmp_path), "--format", "csv"]) == 0
-    header, *shown = list(csv.reader(capsys.readouterr().out.splitlines()))
-    assert header == ["approach", "of", *CONDITIONS]
-    assert [(row[0], row[2]) for row in shown[:4]] == [("mlp", "exact")] * 2 + [("uniform", "failed")] * 2
+    assert command.main(["determinism", "--approaches", "uniform"]) == FAILED
+    assert "- failed: no luck" in capsys.readouterr().out
 
 
 def test_what_cannot_run_is_a_row_with_the_reason(monkeypatch):

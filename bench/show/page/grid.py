@@ -24,7 +24,6 @@ NOT_ON_THE_PAGE = {
     "pruning": ("kept weights", "bytes", "kept by layer"),
     "verdict_curves": ("h", "M"),
     "verdicts": ("unit", "difference", "percentile", "R"),
-    "throughput": ("ours, range", "document, range", "rounds", "a block, ours", "a block, document"),
 }
 """Columns that only the files have, by table: the page has no room for them."""
 

@@ -18,7 +18,7 @@ from bench.show.tables.verdicts import curve_verdicts_table, kinds_text, verdict
 FACTS = {"author": "by", "date": "date", "version": "version", "period_libraries": "libraries", "licence": "licence"}
 LADDER_FIGURE = "ladder-"  # start of the name of a figure that stands above the table of a ladder
 LEFT_OUT = ("verdicts", "verdict_curves")  # each document's section shows its own rows of these tables
-FAULTS = ("unfinished", "fault_tests")
+FAULTS = ("unfinished",)
 
 
 @dataclass(frozen=True)
@@ -34,18 +34,16 @@ class Topic:
 
 TOPICS = (
     Topic("numbers", "Quoted numbers, documents, curves", ("headline", "verdict_summary")),
-    Topic("against", "Against what: which recipes a number tells apart", ("alternatives", "trial")),
+    Topic("against", "Against what: which recipes a number tells apart", ("alternatives",)),
     Topic("accuracies", "Accuracy: reported, measured alike, corrected", ("accuracy",), ("accuracy",)),
     Topic("calibration", "Calibration", ("calibration",), ("reliability",)),
     Topic("ood", "Out of distribution", ("ood", "detection"), ("entropy", "roc")),
     Topic("refusal", "Refusal", ("refusal",), ("risk-coverage",)),
     Topic("pruning", "Pruning", ("pruning",), ("pruning",)),
-    Topic("speed", "Speed", ("speed", "throughput"), ("cost",)),
-    Topic("determinism", "What is repeatable", ("determinism",)),
+    Topic("speed", "Speed", ("speed",), ("cost",)),
     Topic("paper", "The paper behind the tutorials", (PAPER,), (f"{PAPER}-learning",)),
     Topic("papers", "What papers report", ("papers",)),
     Topic("libraries", "Other people's libraries, audited", ("libraries",)),
-    Topic("audit-tried", "How the audit was tried", ("corpus", "elbo_intervals")),
 )
 LAST_TOPICS = (
     Topic("definitions", "Definitions", ("definitions",)),

@@ -1,9 +1,4 @@
-"""Every table: its name, the question that it answers, and how it is made. Commands, files and the page all use it.
-
-Six tables are about the suite itself (`_measured`): programs of `benchmarks` and `tests` measure and make them, and
-keep each whole in a file. Other tables of `benchmarks` (whole, shares, memory, many_seeds, blundell_steps, gate_power)
-are only written as text.
-"""
+"""Every table: its name, the question that it answers, and how it is made. Commands, files and the page all use it."""
 
 from __future__ import annotations
 
@@ -13,7 +8,6 @@ from fnmatch import fnmatchcase
 from typing import NamedTuple
 
 from bench.core.errors import ConfigError, unknown_name
-from bench.judge.alternatives.trial import FIRST_EPOCH, FULL, planted_trials, read_runs, trials
 from bench.judge.audit.documents import DOCUMENTS, audit_documents
 from bench.judge.audit.libraries.audited import library_audits
 from bench.judge.ladder.answer import find
@@ -23,7 +17,7 @@ from bench.judge.stats.papers import load_papers
 from bench.show.material import Material
 from bench.show.table import Table
 from bench.show.tables.accuracy import accuracy_table
-from bench.show.tables.alternatives import alternatives_table, end_results, end_results_against
+from bench.show.tables.alternatives import alternatives_table, end_results_against
 from bench.show.tables.answer import answer_table
 from bench.show.tables.audits import audit_tables
 from bench.show.tables.blundell2015 import blundell_table
@@ -37,7 +31,6 @@ from bench.show.tables.papers import papers_table
 from bench.show.tables.pruning import pruning_table
 from bench.show.tables.records import provenance_table, unfinished_table
 from bench.show.tables.speed import speed_table
-from bench.show.tables.trial import trial_table
 from bench.show.tables.uncertainty import calibration_table, detection_table, ood_table, refusal_table, toys_table
 from bench.show.tables.verdicts import (
     curve_verdicts_table,
@@ -70,10 +63,6 @@ SPARE = {
         *("risk-coverage area", "Brier"),
     ),
     "speed": ("device", "threads", "weights", "draws x images/s", "training images/s"),
-    "throughput": (
-        *("a block, document", "a block, ours", "rounds", "document, range", "ours, range", "device", "precision"),
-        *("overhead", "ratio, products alone", "of the product rate"),
-    ),
     "verdicts": ("unit", "R", "percentile", "difference", "margin", "95 %", "adjusted p", "why"),
     "verdict_curves": ("document", "M", "h", "percentile", "smallest p x epochs", "why"),
     "alternatives": ("shared", "protocol", "as alternative"),
@@ -98,11 +87,6 @@ class TableKind(NamedTuple):
         return {self.name.replace("*", name): self.answers.replace("*", name) for name in self.names() or ("",)}
 
 
-def _measured(name: str, answers: str, program: str) -> TableKind:
-    """Return a table that a program outside the package measures and keeps."""
-    return TableKind(name, answers, lambda material: material.measured.get(name, ()), f"{program} measures it")
-
-
 def _answers(material: Material) -> Iterator[Table]:
     for one in chosen(()):
         if one.question is not None:
@@ -120,13 +104,6 @@ def _ladders(material: Material) -> Iterator[Table]:
 def _audits(material: Material) -> Iterable[Table]:
     """Give the stored findings of the rules on each document; no code of a document is run for a table."""
     return audit_tables(audit_documents(list(DOCUMENTS), material.numbers))
-
-
-def _trial(material: Material) -> Table:
-    found = trials(material.results, end_results(material.claims))
-    if material.profile == FULL:  # faults were planted in runs of one epoch: seeds of this profile judge them
-        found += planted_trials(material.of_profile(FIRST_EPOCH), read_runs(), material.claims)
-    return trial_table(material.results, found)
 
 
 def _provenance(material: Material) -> Table:
@@ -154,7 +131,6 @@ TABLES = (
     TableKind("pruning", "How many weights can be removed?", pruning_table),
     TableKind("calibration", "How well calibrated are the probabilities?", calibration_table),
     TableKind("speed", "What do training and prediction cost?", speed_table),
-    _measured("throughput", "Is our code as fast as the documents' own?", "python -m benchmarks.throughput"),
     TableKind("toys", "What do the regressions on six points give?", toys_table),
     TableKind("verdicts", "Which numbers reproduce, and why?", lambda m: verdicts_table(m.results, m.judgement)),
     TableKind(
@@ -166,7 +142,6 @@ TABLES = (
         "Which recipes does each end result tell apart?",
         lambda m: alternatives_table(m.results, end_results_against(m.results, m.claims)),
     ),
-    TableKind("trial", "How often does the rule of verdicts err, on reports whose truth is known?", _trial),
     TableKind("definitions", "What does each metric mean?", lambda _: definitions_table()),
     TableKind(
         "answer_*",
@@ -184,29 +159,8 @@ TABLES = (
     TableKind(
         "blundell2015", "Do the numbers of the paper behind the tutorials come out?", lambda m: blundell_table(m.paper)
     ),
-    _measured(
-        "determinism",
-        "What gives the same bits when it is repeated?",
-        "python -m tests.stress determinism --write RESULTS",
-    ),
     TableKind("audit_*", "Which known mistakes does * make?", _audits, names=lambda: DOCUMENTS),
     TableKind("libraries", "Do other people's libraries train an ELBO?", lambda _: libraries_table(library_audits())),
-    _measured("library_speed", "Is our code as fast as other people's libraries?", "python -m benchmarks.libraries"),
-    _measured(
-        "corpus",
-        "Does the audit tell right objectives from mistakes?",
-        "python -m benchmarks.outsider --write RESULTS",
-    ),
-    _measured(
-        "elbo_intervals",
-        "Do the audit's intervals hold the truth?",
-        "python -m benchmarks.elbo_intervals --write RESULTS",
-    ),
-    _measured(
-        "fault_tests",
-        "What was tried to break the suite, and what happened?",
-        "python -m tests.stress all --write RESULTS",
-    ),
     TableKind("headlines", "How far are our numbers from the end results of each document?", final_numbers_table),
     TableKind("provenance", "Which machines, versions and code made the records?", _provenance),
     TableKind("unfinished", "Which records have no numbers, and why?", unfinished_table),
@@ -228,8 +182,7 @@ def one_table(material: Material, name: str) -> Table:
         return found[name]
     if found:
         raise unknown_name("table", name, found)
-    why = material.untrusted(name) or kind.remedy
-    raise ConfigError(f"no table '{name}' can be made from {material.store.root}; {why}")
+    raise ConfigError(f"no table '{name}' can be made from {material.store.root}; {kind.remedy}")
 
 
 def _made(kind: TableKind, material: Material) -> list[Table]:

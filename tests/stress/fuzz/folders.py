@@ -34,7 +34,7 @@ KINDS = ("link to a file", "link to a folder", "hard link", "pipe", "folder", "l
 PLACES = (
     *("records", "records/mlp", "RECORD", "SCORES", "fits", "fits/KEY", "fits/KEY/posterior.safetensors"),
     *("fits/KEY/checkpoint.safetensors", "locks", "locks/KEY.lock", "locks/KEY.json", "quarantine"),
-    *("quarantine/reasons.txt", "readings", "measured", "measured/throughput.json", "tables", "tables/accuracy.md"),
+    *("quarantine/reasons.txt", "readings", "tables", "tables/accuracy.md"),
     *("report", "figures", "figures/confidence.svg", "shipped-fits", "shipped-fits/KEY"),
 )
 TENSOR_TYPES = (torch.float16, torch.bfloat16, torch.float64, torch.int64, torch.bool, torch.complex64)

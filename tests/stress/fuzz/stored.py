@@ -30,9 +30,8 @@ from bench.measure.stored import computed_again
 from bench.plan.freshness import is_stale
 from bench.run.existing import is_final
 from bench.show.material import Material
-from bench.show.measured import SCHEMA, MeasuredNumber, MeasuredTable, measured_folder
 from bench.show.tables.registry import all_tables
-from bench.show.tables.render import markdown, render
+from bench.show.tables.render import markdown
 from tests.stress.fuzz.damage import Json, damaged, damaged_value
 from tests.stress.fuzz.engine import Target
 from tests.stress.fuzz.scores import forged_scores, sound_scores
@@ -65,7 +64,6 @@ def stored_targets(folder: Path) -> list[Target]:
         Target("scores", st.tuples(damaged([_scores()], SCORE_WORDS), st.booleans()), _scores_reader(store, good), 4),
         Target("forged scores", resealed, _scores_reader(store, good), share=6),
         Target("checkpoints", _checkpoints(), _checkpoint_reader(store), share=4),
-        Target("measured tables", _sealed(_table(), (b'"value": ',)), _table_reader(folder), share=2),
         Target("lock notes", damaged([note]), _note_reader(folder), share=2),
     ]
 
@@ -195,37 +193,6 @@ def _checkpoint_reader(store: Store) -> Callable[[Written], None]:
         same = found[0].keys() == TENSORS.keys() and all(torch.equal(found[0][k], v) for k, v in TENSORS.items())
         if not forged and not (same and found[1] == INFO):
             raise AssertionError("a changed checkpoint was trusted")
-
-    return read
-
-
-def _table() -> MeasuredTable:
-    return MeasuredTable(
-        schema=SCHEMA,
-        name="throughput",
-        title="Speed",
-        explanation="How fast it is.",
-        columns=["approach", "ours", "overhead"],
-        rows=[["mlp", MeasuredNumber(value=2.5, decimals=1), ("-", "not measured")]],
-        remarks=["one note"],
-        origin=[],
-    )
-
-
-def _table_reader(folder: Path) -> Callable[[Written], None]:
-    good = _table()
-    files = measured_folder(folder)
-    path = files.path(good)
-    path.parent.mkdir(parents=True, exist_ok=True)
-
-    def read(given: Written) -> None:
-        forged, data = given
-        path.write_bytes(data)
-        if not forged and msgspec.structs.replace(files.read(path), sha256="") != good:
-            raise AssertionError("a changed table was trusted")
-        table = files.read(path).table()
-        for form in ("md", "csv", "text"):
-            render(table, form)
 
     return read
 

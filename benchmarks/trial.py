@@ -1,12 +1,14 @@
-"""Tries the rule of verdicts on reports whose truth is known, as if a document had printed them.
+"""How often the rule of verdicts errs on reports whose truth is known: python -m benchmarks.trial [RESULTS].
 
-A true report is one seed of the published recipe, judged by the other seeds. A false report is a seed of another
-recipe, judged by the seeds of the published recipe. The claims of a report are the document's end results, printed with
-the document's digits and tested together.
+Judges seeds of a results folder as if a document had printed them, and prints a table. A true report is one seed of the
+published recipe, judged by the other seeds. A false report is a seed of another recipe, judged by the seeds of the
+published recipe. The claims of a report are the document's end results, printed with the document's digits and tested
+together.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import ROUND_FLOOR, ROUND_HALF_EVEN, Decimal
@@ -14,42 +16,32 @@ from pathlib import Path
 
 import msgspec
 
-from bench.core.csv_rows import CsvRow, read_csv
-from bench.core.project import REFERENCE
-from bench.core.records import Real
+from bench.cli.main import Parser, guarded
+from bench.core.text import WHOLE
 from bench.judge.alternatives.named import Alternative, alternatives, learns_what_is_measured
 from bench.judge.alternatives.weighing import COMMON, PUBLISHED, by_seed
-from bench.judge.claims import Claim, in_claim_unit, measured_key
+from bench.judge.claims import Claim, measured_key
 from bench.judge.results import Results
 from bench.judge.samples import Sample
-from bench.judge.stats.rule import DIFFERS, ENOUGH, is_exact, judge_one
+from bench.judge.stats.rule import AGREES, ALPHA, COARSE, DIFFERS, ENOUGH, is_exact, judge_one
 from bench.plan.manifests import ApproachManifest
+from bench.show.material import Material
+from bench.show.table import Number, Table
+from bench.show.tables.alternatives import end_results
+from bench.show.tables.render import render
 
-TRUE, PLANTED = "true", "planted fault"
-FULL, FIRST_EPOCH = "full", "epoch1"  # profiles
-RUNS = REFERENCE / "planted_runs.csv"
+TRUE = "true"
+COLUMNS = ("approach", "reports from", "told apart")
+COUNTED = (DIFFERS, AGREES, COARSE)
+CAPTION = (
+    "Each report is a run of ours whose recipe is known, judged as if the document had printed it. True: a seed of the "
+    "published recipe, judged by its other seeds. The others are false: a seed of another recipe (+NAME: the published "
+    "recipe with that change) or of a control, judged by the published recipe's seeds in the same protocol. Told "
+    f"apart: reports with at least one claim that differs; of the true ones, at most {ALPHA:.0%} should be. The other "
+    "columns count the claims with each verdict."
+)
 
 TrialNumbers = Mapping[int, float]  # seed -> number
-
-
-class PlantedRun(CsvRow, frozen=True):
-    """A number of a seed's first epoch, by the published recipe and protocol, but by code with a small planted fault.
-
-    `python -m benchmarks.planted --save` makes them. They are not records, because records come from unchanged code.
-    """
-
-    fault: str
-    approach: str
-    seed: int
-    key: str  # of the number, in an entry of `epochs`
-    value: Real
-    made: str
-    commit: str
-
-
-def read_runs(path: Path = RUNS) -> list[PlantedRun]:
-    """Read the file; no file means no runs. Raises ConfigError, which names the first bad row."""
-    return read_csv(path, PlantedRun, "planted runs") if path.exists() else []
 
 
 @dataclass(frozen=True)
@@ -57,10 +49,9 @@ class Trial:
     """Reports of one approach that were made in one way, and their outcomes."""
 
     approach: str
-    kind: str  # `TRUE`, `PLANTED`, or the kind of alternative
-    truth: str  # what made the reports: a recipe or a fault
+    kind: str  # `TRUE`, or the kind of alternative
+    truth: str  # the recipe that made the reports
     protocol: str
-    profile: str
     reports: tuple[tuple[str, ...], ...]  # the outcomes of each report's claims
 
     @property
@@ -80,33 +71,9 @@ def trials(results: Results, claims: Iterable[Claim]) -> list[Trial]:
     """
     found: list[Trial] = []
     for entry, mine, n_claims in _by_approach(results, claims):
-        found.append(_true(results, entry, mine, n_claims, FULL))
+        found.append(_true(results, entry, mine, n_claims))
         found += [_false(results, entry, one, mine, n_claims) for one in alternatives(entry)]
     return [trial for trial in found if trial.reports]
-
-
-def planted_trials(results: Results, runs: Sequence[PlantedRun], claims: Iterable[Claim]) -> list[Trial]:
-    """Return the trials of faults that were planted in the code, on numbers of the first epoch.
-
-    `results` has records of the first epoch by unchanged code, `runs` the same numbers by code with a fault.
-    """
-    found: list[Trial] = []
-    for entry, mine, n_claims in _by_approach(results, (claim for claim in claims if claim.stage == "epoch:1")):
-        faults = dict.fromkeys(run.fault for run in runs if run.approach == entry.name)
-        if faults:
-            found.append(_true(results, entry, mine, n_claims, FIRST_EPOCH))
-        ours = _seeds(mine, results, entry.name, "published", PUBLISHED)
-        for fault in faults:
-            theirs = {claim.id: _planted(claim, fault, runs) for claim in mine}
-            reports = _reports(mine, ours, theirs, n_claims)
-            found.append(Trial(entry.name, PLANTED, fault, PUBLISHED, FIRST_EPOCH, reports))
-    return [trial for trial in found if trial.reports]
-
-
-def _planted(claim: Claim, fault: str, runs: Sequence[PlantedRun]) -> TrialNumbers:
-    key = measured_key(claim)[1]
-    mine = [run for run in runs if (run.fault, run.approach, run.key) == (fault, claim.approach, key)]
-    return {run.seed: in_claim_unit(claim, run.value) for run in mine}
 
 
 def _by_approach(results: Results, claims: Iterable[Claim]) -> Iterator[tuple[ApproachManifest, list[Claim], int]]:
@@ -122,11 +89,11 @@ def _by_approach(results: Results, claims: Iterable[Claim]) -> Iterator[tuple[Ap
         yield entry, list(mine.values()), sum(together)
 
 
-def _true(results: Results, entry: ApproachManifest, claims: Sequence[Claim], n_claims: int, profile: str) -> Trial:
+def _true(results: Results, entry: ApproachManifest, claims: Sequence[Claim], n_claims: int) -> Trial:
     """Return the published recipe's own seeds as reports, each judged by the others."""
     ours = _seeds(claims, results, entry.name, "published", PUBLISHED)
     reports = _reports(claims, ours, ours, n_claims)
-    return Trial(entry.name, TRUE, f"{entry.name} published", PUBLISHED, profile, reports)
+    return Trial(entry.name, TRUE, f"{entry.name} published", PUBLISHED, reports)
 
 
 def _false(
@@ -139,7 +106,7 @@ def _false(
         ours = _seeds(usable, results, entry.name, "published", protocol)
         theirs = _seeds(usable, results, one.approach, one.recipe, protocol)
         reports = _reports(usable, ours, theirs, n_claims)
-        found.append(Trial(entry.name, one.kind, one.name, protocol, FULL, reports))
+        found.append(Trial(entry.name, one.kind, one.name, protocol, reports))
     return max(found, key=lambda trial: len(trial.reports))  # of equals, `max` takes the first
 
 
@@ -179,3 +146,51 @@ def as_printed(claim: Claim, value: float) -> Claim:
         unit = Decimal(repr(claim.precision))
         printed = (printed / unit).quantize(Decimal(1), rounding=way) * unit
     return msgspec.structs.replace(claim, printed=str(printed))
+
+
+def trial_table(found: Sequence[Trial], origin: Sequence[str] = ()) -> Table:
+    """Return a row for each approach and each recipe that made the reports."""
+    rows = [
+        [
+            trial.approach,
+            _recipe(trial),
+            f"{trial.n_told}/{len(trial.reports)}",
+            *(Number(trial.count(outcome), WHOLE) for outcome in COUNTED),
+        ]
+        for trial in found
+    ]
+    kinds = dict.fromkeys(trial.kind for trial in found)
+    shares = "; ".join(f"{kind} {_share(trial for trial in found if trial.kind == kind)}" for kind in kinds)
+    remarks = [f"In all, told apart: {shares}."] if found else ["No approach has enough seeds."]
+    title = "The judge judged: reports whose truth is known"
+    return Table("trial", title, CAPTION, [*COLUMNS, *COUNTED], rows, remarks, origin=origin)
+
+
+def _recipe(trial: Trial) -> str:
+    """Return in short which recipe made the reports; the row names the approach already."""
+    recipe = trial.truth.removeprefix(f"{trial.approach} ").replace("published+", "+").removesuffix(" published")
+    short = recipe if recipe == trial.kind else f"{trial.kind}: {recipe}"
+    return f"{short}, common protocol" if trial.protocol == COMMON else short
+
+
+def _share(found: Iterable[Trial]) -> str:
+    some = list(found)
+    return f"{sum(trial.n_told for trial in some)} of {sum(len(trial.reports) for trial in some)}"
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Print the table of a results folder, and return the exit code."""
+    parser = Parser(prog="python -m benchmarks.trial", description="how often the rule of verdicts errs")
+    parser.add_argument("results", type=Path, nargs="?", default=Path("results"), help="default: results")
+    return guarded(lambda: _main(parser.parse_args(words).results))
+
+
+def _main(folder: Path) -> int:
+    material = Material(folder)
+    found = trials(material.results, end_results(material.claims))
+    sys.stdout.write(render(trial_table(found, material.results.origin()), "md"))
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

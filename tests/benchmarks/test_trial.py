@@ -5,10 +5,9 @@ import pytest
 from msgspec import structs
 
 from bench.judge.alternatives.named import CORRECTED
-from bench.judge.alternatives.trial import PLANTED, TRUE, PlantedRun, as_printed, planted_trials, trials
 from bench.judge.claims import print_interval
 from bench.judge.stats.rule import AGREES, COARSE, DIFFERS
-from bench.show.tables.trial import trial_table
+from benchmarks.trial import TRUE, as_printed, main, trial_table, trials
 from tests.judge.claims import BY_ID, Z, results
 from tests.synthetic import record
 
@@ -84,28 +83,16 @@ def test_a_repeated_number_is_one_claim_and_another_run_of_the_document_none():
     assert [len(outcomes) for outcomes in found.reports] == [1]
 
 
-def test_planted_faults_are_judged_by_the_first_epoch():
-    claim = BY_ID["chopra2018.random_module.epoch1.train_loss"]
-    place = f"mnist/{claim.split}/{claim.metric}"
-    reference = results(
-        record("pyro_random_module", seed=seed, profile="epoch1", epochs=[{"epoch": 1, place: 2100 + 10 * z}])
-        for seed, z in enumerate((*Z, 0.1))
-    )
-    runs = [PlantedRun("KL x 1.1", claim.approach, 1000 + n, place, 2300.0 + n, "", "") for n in range(2)]
-    runs.append(PlantedRun("KL x 1.1", "mlp", 1000, place, 1.0, "", ""))  # of an approach without seeds
-    true, fault = planted_trials(reference, runs, BY_ID.values())
-    assert (true.kind, len(true.reports), true.n_told) == (TRUE, 6, 0)
-    assert (fault.kind, fault.truth, fault.n_told) == (PLANTED, "KL x 1.1", 2)
-
-
 def test_the_table_counts_reports_and_claims():
     ours, theirs = [0.89 + 0.003 * z for z in (*Z, 0.1)], [0.96, 0.961]
     found = results(seeds(ours), seeds(theirs, "corrected"))
-    table = trial_table(found, trials(found, [FORCED]))
+    table = trial_table(trials(found, [FORCED]))
     first, second = table.texts()
     assert first[:3] == ["pyro_random_module", "true: published", "0/6"]
     assert second[1:] == ["corrected", "2/2", "2", "0", "0"]
-    first, second = (list(line.values()) for line in table.lines)
-    assert first[1:7] == ["pyro_random_module published", TRUE, "published", "full", "6", "0"]
-    assert second[5:] == ["2", "2", "2", "0", "0"]
-    assert "In all, told apart: 0 of 6 true reports; of kind corrected: 2 of 2." in table.notes
+    assert table.own_notes == ("In all, told apart: true 0 of 6; corrected 2 of 2.",)
+
+
+def test_the_command_prints_markdown_and_says_if_nothing_can_be_judged(tmp_path, capsys):
+    assert main([str(tmp_path)]) == 0
+    assert "- No approach has enough seeds." in capsys.readouterr().out.splitlines()
