@@ -1,4 +1,4 @@
-"""The documents' own code (`benchmarks/documents`), prepared to be timed beside ours.
+"""The documents' own code (`documents_code`), prepared to be timed beside ours.
 
 The counted floating-point operations are those of the matrix products that a step or a prediction needs: a product
 [B, n_in] x [n_in, n_out] counts 2 B n_in n_out. Noise, activations, losses and optimisers do not count. So the rate
@@ -20,8 +20,8 @@ from bench.core.errors import check_known
 from bench.core.streams import generator
 from bench.interface import Noise, Split
 from bench.plan.registry import manifest, manifests
-from benchmarks.documents import dropout_fcn, linear_bbb, mlp
 from benchmarks.throughput.blocks import cycle
+from documents_code import dropout_fcn, linear_bbb, mlp
 
 BATCH = 128  # rows of a training step of every document
 BYTES_OVER_126 = 255 / 126  # factor from pixels in 0..1 to those of rabanser2017, which divides bytes by 126
@@ -176,7 +176,7 @@ class PyroHiddenLayer(_InPyro):
     predict_rows: ClassVar = 1
 
     def __init__(self, train: Split, seed: int, sizes: Sequence[int] = (784, 1024, 1024, 1024, 10)) -> None:
-        from benchmarks.documents.pyro_hidden_layer import DocumentNetwork
+        from documents_code.pyro_hidden_layer import DocumentNetwork
 
         del seed
         super().__init__(train, sizes)
@@ -207,7 +207,7 @@ class PyroRandomModule(_InPyro):
     refuses: ClassVar = True
 
     def __init__(self, train: Split, seed: int, sizes: Sequence[int] = (784, 1024, 10)) -> None:
-        from benchmarks.documents.pyro_random_module import DocumentNetwork
+        from documents_code.pyro_random_module import DocumentNetwork
 
         del seed
         super().__init__(train, sizes)
@@ -225,7 +225,7 @@ class MxnetBbb(Yardstick):
     smallest: ClassVar = {"hidden_units": 8}
 
     def __init__(self, train: Split, seed: int, sizes: Sequence[int] = (784, 400, 10)) -> None:
-        from benchmarks.documents import mxnet_bbb
+        from documents_code import mxnet_bbb
         from implementations._mxnet import mx, to_ndarray
 
         super().__init__(train, sizes)

@@ -7,7 +7,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 MODULES = sorted(
-    path for folder in ("bench", "implementations", "benchmarks", "tools") for path in ROOT.glob(f"{folder}/**/*.py")
+    path for folder in ("bench", "implementations", "documents_code", "benchmarks", "tools") for path in ROOT.glob(f"{folder}/**/*.py")
 )
 
 UNPICKLERS = {"pickle", "_pickle", "dill", "cloudpickle", "joblib", "shelve", "marshal", "jsonpickle", "yaml"}

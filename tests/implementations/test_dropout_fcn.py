@@ -11,7 +11,7 @@ from torch.nn import functional
 
 from bench.core.streams import StepNoise, generator, row_bits, stream_seed
 from bench.interface import Task
-from benchmarks.documents import dropout_fcn as document
+from documents_code import dropout_fcn as document
 from implementations import _dense
 from implementations._kernels.layout import Layout
 from implementations.dropout_fcn import LOSSES, DropoutFcn, DropoutPosterior, Masks, Training, bce_on_log_probs

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from bench.core.streams import StepNoise, generator, stream_seed, uniforms
 from bench.interface import Task
-from benchmarks.documents import linear_bbb as document
+from documents_code import linear_bbb as document
 from implementations._kernels.flat_adam import FUSE_FROM, FlatAdam
 from implementations._kernels.layout import Layout
 from implementations._kernels.sampled_mlp import Objective, SampledMlp, categorical_nll, sigma_of

@@ -8,7 +8,7 @@ from torch.nn import functional
 
 from bench.core.streams import generator
 from bench.interface import Task
-from benchmarks.documents import mlp as document
+from documents_code import mlp as document
 from implementations import _dense
 from implementations._kernels.layout import Layout
 from implementations.mlp import Mlp, Training

@@ -26,7 +26,7 @@ try:
 except MissingFramework as absent:
     pytest.skip(str(absent), allow_module_level=True)
 
-from benchmarks.documents import mxnet_bbb as document
+from documents_code import mxnet_bbb as document
 from implementations._kernels.layout import Layout
 from implementations._mxnet import Prior, TrainingStep, layer_views, mx, mxnet_logits, nd, to_ndarray, to_tensor
 from implementations.mxnet_bbb import MxnetBbb, moving_average

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from bench.core.streams import normals_
 from bench.interface import Gaussian, Task
-from benchmarks.documents import linear_bbb as document
+from documents_code import linear_bbb as document
 from implementations._kernels.flat_adam import FlatAdam
 from implementations._kernels.layout import Layout
 from implementations._kernels.sampled_mlp import Objective, SampledMlp, gaussian_nll

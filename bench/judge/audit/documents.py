@@ -1,6 +1,6 @@
 """The rules for the documents: which mistakes they make, what shows them, and how much each changes a number.
 
-documents.toml has what we found by reading, shown.json what `python -m benchmarks.documents --write` found by running.
+documents.toml has what we found by reading, shown.json what `python -m documents_code --write` found by running.
 """
 
 from __future__ import annotations
@@ -126,9 +126,7 @@ def shown_mistakes(path: Path = SHOWN) -> Mapping[str, ShownMistake]:
     try:
         return msgspec.json.decode(path.read_bytes(), type=dict[str, ShownMistake])
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise ConfigError(
-            f"{path.name} cannot be read: {error}; python -m benchmarks.documents --write makes it"
-        ) from error
+        raise ConfigError(f"{path.name} cannot be read: {error}; python -m documents_code --write makes it") from error
 
 
 def declared(entry: ApproachManifest, recipe: Recipe) -> dict[str, str]:

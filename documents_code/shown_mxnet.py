@@ -1,4 +1,4 @@
-"""Checks like those of `benchmarks.documents.shown` that need MXNet."""
+"""Checks like those of `documents_code.shown` that need MXNet."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bench.judge.audit.documents import ShownMistake
-from benchmarks.documents.mxnet_bbb import DocumentBbb, layer_shapes, mx, nd
-from benchmarks.documents.shown import INPUTS, WIDTH, Check, batches, verdict
+from documents_code.mxnet_bbb import DocumentBbb, layer_shapes, mx, nd
+from documents_code.shown import INPUTS, WIDTH, Check, batches, verdict
 
 Gradients = list[NDArray[np.float32]]
 """By parameter: means of each layer's weights and biases, then the parameters of their scales."""

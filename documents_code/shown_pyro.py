@@ -1,4 +1,4 @@
-"""Checks like those of `benchmarks.documents.shown` that need Pyro."""
+"""Checks like those of `documents_code.shown` that need Pyro."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from torch import Tensor
 from bench.judge.audit import elbo
 from bench.judge.audit.documents import ShownMistake
 from bench.judge.audit.elbo.objective import Factor
-from benchmarks.documents import pyro_hidden_layer, pyro_random_module
-from benchmarks.documents.shown import INPUTS, N_TRAIN, WIDTH, Check, batches, verdict
+from documents_code import pyro_hidden_layer, pyro_random_module
+from documents_code.shown import INPUTS, N_TRAIN, WIDTH, Check, batches, verdict
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""Shows mistakes of the documents by running their code: python -m benchmarks.documents [CHECK ...] [--write].
+"""Shows mistakes of the documents by running their code: python -m documents_code [CHECK ...] [--write].
 
 Runs each check and prints what it showed. `--write` keeps the outcomes in bench/judge/audit/shown.json, which
 `python -m bench audit documents` reads. Exit code 1 if a check shows no mistake, 3 if a framework is missing; the
@@ -20,8 +20,8 @@ from bench.cli.main import Parser, guarded
 from bench.core.errors import check_known
 from bench.core.files import write_atomically
 from bench.judge.audit.documents import SHOWN, ShownMistake, shown_mistakes
-from benchmarks.documents import shown
-from benchmarks.documents.shown import Check
+from documents_code import shown
+from documents_code.shown import Check
 
 
 def checks() -> tuple[dict[str, Check], list[str]]:
@@ -31,13 +31,13 @@ def checks() -> tuple[dict[str, Check], list[str]]:
         if find_spec(framework) is None:
             missing.append(framework)
         else:
-            found |= import_module(f"benchmarks.documents.shown_{framework}").CHECKS
+            found |= import_module(f"documents_code.shown_{framework}").CHECKS
     return found, missing
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the checks, print and keep what they show; return the exit code."""
-    parser = Parser(prog="python -m benchmarks.documents", description="Which mistakes running shows.")
+    parser = Parser(prog="python -m documents_code", description="Which mistakes running shows.")
     parser.add_argument("checks", nargs="*", metavar="CHECK", help="default: all that can run here")
     parser.add_argument("--write", action="store_true", help=f"keep what was shown in {SHOWN.name}")
     return guarded(lambda: _main(parser.parse_args(argv)))

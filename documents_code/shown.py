@@ -22,7 +22,7 @@ from bench.judge.audit import elbo
 from bench.judge.audit.documents import ShownMistake
 from bench.judge.audit.predictions import averages, repeats
 from bench.measure.metrics import published as estimators
-from benchmarks.documents import dropout_fcn, linear_bbb, mlp
+from documents_code import dropout_fcn, linear_bbb, mlp
 
 N_TRAIN, BATCH, CLASSES = 60_000, 128, 10
 INPUTS, WIDTH = 20, 16  # of the small networks

@@ -1,1 +1,0 @@
-"""Training steps and prediction loops as the documents run them."""
