@@ -6,9 +6,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-MODULES = sorted(
-    path for folder in ("bench", "implementations", "documents_code", "benchmarks", "tools") for path in ROOT.glob(f"{folder}/**/*.py")
-)
+FOLDERS = ("bench", "implementations", "documents_code", "benchmarks", "tools")
+MODULES = sorted(path for folder in FOLDERS for path in ROOT.glob(f"{folder}/**/*.py"))
 
 UNPICKLERS = {"pickle", "_pickle", "dill", "cloudpickle", "joblib", "shelve", "marshal", "jsonpickle", "yaml"}
 RUNNERS = {"eval", "exec", "compile", "__import__"}
