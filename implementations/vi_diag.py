@@ -4,7 +4,7 @@
 gradient is that of log p - log q along the draw. The library is given the log posterior divided by N and the
 temperature 1/N, as its documentation says.
 
-Learning rate and prior were chosen on held-out training images: benchmarks/searched/vi_diag.csv.
+Learning rate (0.001 or 0.003) and prior (0.1, 0.3 or 1) are those with the least NLL of held-out training images.
 
 Objective (mean per training row, nats): -log p(y | x, w) + (log q(w) - log p(w)) / N.  Target: the mean-field posterior
 under N(0, prior_std^2).  Cost: a draw of P normals and its gradient a step.  Fails when: sigma has no time to grow.

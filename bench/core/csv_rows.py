@@ -29,7 +29,7 @@ def columns(schema: type[CsvRow]) -> tuple[str, ...]:
     return tuple(field.encode_name for field in msgspec.structs.fields(schema))
 
 
-def read_csv(path: Path, schema: type[T], what: str, key: str = "", remedy: str = "") -> list[T]:
+def read_csv(path: Path, schema: type[T], what: str, key: str = "") -> list[T]:
     """Read a CSV file whose first row names the columns. The last columns may be absent if their fields have defaults.
 
     Args:
@@ -37,7 +37,6 @@ def read_csv(path: Path, schema: type[T], what: str, key: str = "", remedy: str 
         schema: of a row.
         what: the kind of file, for errors.
         key: a column in which no value may appear twice; "": none.
-        remedy: what a user can do if the file cannot be read.
 
     Raises:
         ConfigError: the file cannot be read, or a row does not have the form of the schema.
@@ -46,7 +45,7 @@ def read_csv(path: Path, schema: type[T], what: str, key: str = "", remedy: str 
         text = path.read_text(encoding="utf-8")
         header, *rows = list(csv.reader(io.StringIO(text, newline=""), strict=True)) or [[]]
     except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise ConfigError(f"{what} {path} cannot be read: {error}" + (f"; {remedy}" if remedy else "")) from error
+        raise ConfigError(f"{what} {path} cannot be read: {error}") from error
     names = columns(schema)
     optional = {field.encode_name for field in msgspec.structs.fields(schema) if not field.required}
     if tuple(header) != names[: len(header)] or not optional.issuperset(names[len(header) :]):

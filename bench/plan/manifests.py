@@ -75,8 +75,6 @@ class ApproachManifest(TomlTable, frozen=True, kw_only=True):
     variants: dict[str, RecipeChange] = msgspec.field(default_factory=dict)
     cpu_float32_only: str = ""  # why neither another device nor reduced precision can be chosen; "" if they can
     cost: Cost = Cost()
-    search: dict[str, tuple[ManifestValue, ...]] = msgspec.field(default_factory=dict)
-    """Values of fields among which `python -m benchmarks.search` chose the defaults, on held-out training images."""
     known: dict[str, str] = msgspec.field(default_factory=dict)
     """Audit rules that `published` fails, each with the correction that mends it, or with the reason."""
 

@@ -9,7 +9,7 @@ import torch
 from bench.cli import USAGE
 from bench.interface import Split, Task
 from bench.plan.registry import load_class
-from benchmarks import calibration, elbo_intervals, many_seeds, memory, power, search, trial, verdicts
+from benchmarks import calibration, elbo_intervals, many_seeds, memory, power, trial, verdicts
 from benchmarks.outsider import __main__ as outsider
 from benchmarks.throughput.training import Subject
 from benchmarks.throughput.yardsticks import names
@@ -82,7 +82,6 @@ def test_seconds_of_seeds_are_those_of_the_last_epoch_of_all_of_them(n_seeds, mo
         (verdicts, ["--times", "3"], "give 100 or more"),
         (verdicts, ["--times", "few"], "'few' is not a count"),
         (elbo_intervals, ["--models", "0"], "'0' is not a count"),
-        (search, ["swag", "--epochs", "-1"], "'-1' is not a count"),
     ],
 )
 def test_nonsense_ends_the_benchmarks_with_a_line(module, arguments, message, monkeypatch, tmp_path, capsys):

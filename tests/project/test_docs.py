@@ -1,17 +1,14 @@
 """What the documents say in numbers of the committed records is still so, and where their links lead is there."""
 
-import json
 import re
 from collections import defaultdict
 from pathlib import Path
 
-import msgspec
 import pytest
 
 from bench.core.store import Store
 from bench.plan.cells import Selection, cells
 from bench.show.page.content import load_documents
-from benchmarks import blundell_grid, remarks
 
 TOP = Path(__file__).resolve().parents[2]
 README = (TOP / "README.md").read_text(encoding="utf-8")
@@ -53,17 +50,6 @@ def test_the_plan_on_paper_speaks_of_todays_fits_and_times():
     assert seconds.keys() == planned
     mean = sum(map(sum, seconds.values())) / len(seconds)
     assert abs(told / mean - 1) < 0.25
-
-
-def test_the_rates_of_remarks_and_the_grid_are_those_that_were_measured():
-    """Made by python -m benchmarks.remarks and python -m benchmarks.blundell_grid --page."""
-    for name, module in (("predict", remarks), ("blundell2015", blundell_grid)):
-        found = json.loads(module.FOUND.read_text(encoding="utf-8"))
-        grid = () if name == "predict" else (blundell_grid.read_grid(),)
-        page = (TOP / "docs" / f"{name}.md").read_text(encoding="utf-8")
-        assert f"\n\n{module.block(*grid, found)}\n\n<!-- end of" in page
-    settings = grid[0].blundell_sgd | {"learning-rate-1e-4": {"learning_rate": 1e-5}}  # not the stored one
-    assert "not run" in blundell_grid.block(msgspec.structs.replace(grid[0], blundell_sgd=settings), found)
 
 
 def test_every_document_is_named_with_author_title_year_and_link():

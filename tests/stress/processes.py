@@ -48,21 +48,6 @@ def addresses_mib() -> float:
     return psutil.Process().memory_info().vms / MIB
 
 
-def proportional_mib(pid: int) -> float:
-    """Return the proportional set size, in MiB: a page that n processes share counts as an n-th; 0 if it is gone."""
-    with _gone():
-        return psutil.Process(pid).memory_full_info().pss / MIB
-    return 0.0
-
-
-def worked_s(pid: int) -> float:
-    """Return the processor seconds of a process and of the children that it has waited for; 0 if it is gone."""
-    with _gone():
-        times = psutil.Process(pid).cpu_times()
-        return times.user + times.system + times.children_user + times.children_system
-    return 0.0
-
-
 def children(pid: int) -> list[int]:
     """Return the processes that a process has started and that still live."""
     with _gone():
@@ -73,14 +58,6 @@ def children(pid: int) -> list[int]:
 def grandchildren(pid: int) -> list[int]:
     """Return the child processes of a run: the children of its fork server."""
     return [child for server in children(pid) for child in children(server)]
-
-
-def family(pid: int) -> list[int]:
-    """Return a process and its descendants that still live; each parent comes before its children."""
-    found = [pid]
-    for member in found:
-        found += children(member)
-    return found
 
 
 def is_alive(pid: int) -> bool:
