@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from bench.cli import FAILED, INCOMPLETE
-from bench.cli.options import add_record_options, add_wide, check_conditions, check_records, given_path, warn
+from bench.cli.options import add_record_options, add_wide, check_conditions, check_records, existing_folder, warn
 from bench.core.errors import ConfigError, MissingFramework, check_known
 from bench.core.folder import Problem
 from bench.core.records import Record
@@ -57,7 +57,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--write", action="store_true", help="with --library: store the result for the table")
     parser.add_argument("--rules", action="store_true", help="list the rules")
-    parser.add_argument("--data-dir", type=given_path, help="folder with the data sets, looked at first")
+    parser.add_argument("--data-dir", type=existing_folder, help="folder with the data sets, looked at first")
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.set_defaults(action=_audit)
 

@@ -7,7 +7,7 @@ import dataclasses
 import json
 
 from bench.cli import INCOMPLETE
-from bench.cli.options import given_path, say
+from bench.cli.options import existing_folder, given_path, say
 from bench.data.fetching import fetch
 from bench.data.inventory import DatasetCheck, list_datasets, verify
 from bench.show.terminal import shown
@@ -20,7 +20,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     verified = actions.add_parser("verify", help="check every byte")
     fetched = actions.add_parser("fetch", help="get what is missing")
     for sub, action in ((listed, _data_list), (verified, _data_verify), (fetched, _data_fetch)):
-        sub.add_argument("--data-dir", type=given_path, help="folder with the data sets, looked at first")
+        sub.add_argument("--data-dir", type=existing_folder, help="folder with the data sets, looked at first")
         sub.set_defaults(action=action)
     listed.add_argument("--json", action="store_true", help="print JSON")
     verified.add_argument("names", nargs="*", help="data sets (default: all)")

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import os
 import re
 import sys
 from pathlib import Path
 
 from bench.core.errors import ConfigError
+from bench.core.files import LONGEST, reason
 from bench.core.precision import PRECISIONS, check_gpu, check_precision
 from bench.core.project import OWN, RESULTS, usual_results
 from bench.core.text import one_line, visible
@@ -106,10 +108,24 @@ def _float(text: str) -> float:
 
 
 def given_path(text: str) -> Path:
-    """Return a path. An empty text is an error: pathlib would make it the current folder."""
+    """Return a path. `~` is the user's folder. An empty text is an error: pathlib would make it the current folder."""
     if not text:
         raise argparse.ArgumentTypeError("the name is empty; give a file or a folder, or leave the option out")
-    return Path(text)
+    path = Path(os.path.expanduser(text))  # not `Path.expanduser`, which raises for an unknown user
+    try:
+        path.stat()
+    except OSError as error:
+        if error.errno in (errno.ELOOP, errno.ENAMETOOLONG):
+            raise argparse.ArgumentTypeError(f"{one_line(text, LONGEST)}: {reason(error)}") from error
+    return path
+
+
+def existing_folder(text: str) -> Path:
+    """Return the path of a folder that exists."""
+    path = given_path(text)
+    if not os.path.isdir(path):  # not `path.is_dir()`, which raises if the user may not look at it
+        raise argparse.ArgumentTypeError(f"{text} is not a folder")
+    return path
 
 
 def given_folder(text: str) -> Path:
@@ -122,9 +138,7 @@ def given_folder(text: str) -> Path:
 
 def _approach_folder(text: str) -> str:
     """Register a folder of approaches. This happens while options are parsed, before anything reads the registry."""
-    if not given_path(text).is_dir():
-        raise argparse.ArgumentTypeError(f"{text} is not a folder; give one with NAME.py and NAME.toml")
-    plugins.add_to_path(text)
+    plugins.add_to_path(str(existing_folder(text)))
     return text
 
 

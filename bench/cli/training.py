@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from bench.cli import INCOMPLETE
-from bench.cli.options import count, given_path, positive, seconds, threads, warn
+from bench.cli.options import count, existing_folder, positive, seconds, threads, warn
 from bench.core.errors import ConfigError
 from bench.core.store import Store
 from bench.core.text import one_line
@@ -67,17 +67,13 @@ def add_training(parser: argparse.ArgumentParser) -> None:
         metavar="SECONDS",
         help="least time between two checkpoints; 0: one after each epoch (default: 2)",
     )
-    parser.add_argument("--data-dir", type=given_path, help="folder with the data sets, looked at first")
+    parser.add_argument("--data-dir", type=existing_folder, help="folder with the data sets, looked at first")
 
 
 def check_training(arguments: argparse.Namespace) -> None:
-    """Raise ConfigError if the options of a run contradict each other, or name no data folder."""
+    """Raise ConfigError if the options of a run contradict each other."""
     if arguments.executor == "inline" and (arguments.time_limit or arguments.memory_limit):
         raise ConfigError("--time-limit and --memory-limit need a process for each fit; choose another --executor")
-    if arguments.data_dir is not None and not arguments.data_dir.is_dir():
-        raise ConfigError(
-            f"--data-dir {arguments.data_dir} is not a folder; give one with the data sets, or leave the option out"
-        )
 
 
 def train_on_request(chosen: Sequence[Cell], arguments: argparse.Namespace) -> int:

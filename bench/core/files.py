@@ -1,7 +1,7 @@
 """Read and write whole files of bounded size, with errors that say what to do.
 
-A results folder may come from somebody else. So code that works in a results folder passes it as `below`. Then no link
-below it is followed and only plain files are opened: no file outside the folder is read, written, moved or removed.
+A results folder is data that may come from somebody else. So code that works in one passes it as `below`. Then no link
+below it is followed, and only plain files are opened. No file is changed in place: a new one gets the old one's name.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import re
 import secrets
 import stat
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 from typing import BinaryIO
 
@@ -25,7 +25,6 @@ LONGEST = 300  # characters that an error quotes of what was found
 CHUNK = 1 << 20  # bytes read at a time
 PART_START, PART_END = ".bnn-bench-", ".part"  # of the name of a file that is being written
 PART = re.compile(rf"{re.escape(PART_START)}[a-z0-9_]{{8}}{re.escape(PART_END)}")  # as `_write_in` makes them
-_FOLDER = os.O_DIRECTORY | getattr(os, "O_PATH", os.O_RDONLY)  # O_PATH opens a folder that this user may not list
 LEFTOVER_S = 600.0  # no write takes that long: a killed process left an older part
 
 
@@ -65,106 +64,64 @@ def is_there(path: Path) -> bool:
     return True
 
 
-@contextlib.contextmanager
-def opened_folder(folder: Path, below: Path | None = None, make: bool = False) -> Iterator[int]:
-    """Open a folder and give its handle; with `make`, make it first.
+def opened_file(path: Path, below: Path | None = None, flags: int = os.O_RDONLY) -> BinaryIO:
+    """Open a plain file. Every file of a results folder is opened here.
 
     Args:
-        folder: the folder.
-        below: the folder itself or a parent of it. No link below this one is followed.
-        make: whether to make missing folders.
+        path: the file.
+        below: the results folder; no link below it is followed. None: the user named the file, and links are followed.
+        flags: of `os.open`; `os.O_CREAT` also makes the file's folder.
 
     Raises:
-        OSError: the folder does not exist, lies outside `below`, or the path to it has a link.
+        OSError: it cannot be opened, is no plain file, or lies outside `below` or behind a link.
     """
-    start = folder if below is None else below
-    names = folder.relative_to(start).parts if folder.is_relative_to(start) else ("..",)
-    if ".." in names:
-        raise OSError(errno.EPERM, f"it lies outside {start}", str(folder))
-    if make:
-        _make_path(start)
-    handle = os.open(start, _FOLDER)
+    _check_way(path.parent, below, make=bool(flags & os.O_CREAT))
     try:
-        for name in names:
-            if make:
-                _make_folder(name, handle)
-            inner = _open_folder_in(handle, name, folder)
-            os.close(handle)
-            handle = inner
-        yield handle
-    finally:
+        # A pipe without a writer would block for ever.
+        handle = os.open(path, flags | os.O_NONBLOCK | (0 if below is None else os.O_NOFOLLOW), 0o644)
+    except OSError as error:
+        if error.errno == errno.ELOOP and below is not None:
+            raise OSError(errno.ELOOP, "it is a symbolic link", str(path)) from error
+        raise
+    mode = os.fstat(handle).st_mode
+    if not stat.S_ISREG(mode):
         os.close(handle)
+        raise OSError(errno.EINVAL, "it is a folder" if stat.S_ISDIR(mode) else "it is not a regular file", str(path))
+    return os.fdopen(handle, "wb" if flags & (os.O_WRONLY | os.O_RDWR) else "rb")
 
 
-def _make_path(folder: Path) -> None:
-    """Make a folder and its missing parents, and sync every folder in which one was made."""
-    missing = [one for one in (folder, *folder.parents) if not one.exists()]
-    folder.mkdir(parents=True, exist_ok=True)
-    for one in missing:
-        with opened_folder(one.parent) as parent:
-            _sync_folder(parent)
+def _check_way(folder: Path, below: Path | None, make: bool = False) -> None:
+    """Raise OSError unless `folder` is `below` or lies below it without a link on the way; make what is missing."""
+    place = folder if below is None else below
+    names = folder.relative_to(place).parts if folder.is_relative_to(place) else ("..",)
+    if ".." in names:
+        raise OSError(errno.EPERM, f"it lies outside {place}", str(folder))
+    if make:
+        _make_folders(place)
+    for name in names:
+        place = place / name
+        if make:
+            _make_folder(place)
+        mode = place.lstat().st_mode
+        if not stat.S_ISDIR(mode):
+            kind = "a symbolic link" if stat.S_ISLNK(mode) else "not a folder"
+            raise OSError(errno.ENOTDIR, f"'{name}' on the way is {kind}", str(folder))
 
 
-def _make_folder(name: str, parent: int) -> None:
+def _make_folders(folder: Path) -> None:
+    for one in reversed([one for one in (folder, *folder.parents) if not one.exists()]):
+        _make_folder(one)
+
+
+def _make_folder(folder: Path) -> None:
     """Make a folder unless it exists. Sync its parent: otherwise a power cut could remove the folder and its files."""
     with contextlib.suppress(FileExistsError):
-        os.mkdir(name, dir_fd=parent)
-        _sync_folder(parent)
-
-
-def _open_folder_in(handle: int, name: str, folder: Path) -> int:
-    try:
-        return os.open(name, _FOLDER | os.O_NOFOLLOW, dir_fd=handle)
-    except OSError as error:
-        if error.errno in (errno.ELOOP, errno.ENOTDIR):
-            kind = "a symbolic link" if _is_link(name, handle) else "not a folder"
-            raise OSError(error.errno, f"'{name}' on the way is {kind}", str(folder)) from error
-        raise
-
-
-def _is_link(name: str, handle: int) -> bool:
-    with contextlib.suppress(OSError):
-        return stat.S_ISLNK(os.stat(name, dir_fd=handle, follow_symlinks=False).st_mode)
-    return False
-
-
-@contextlib.contextmanager
-def opened_file(path: Path, below: Path | None = None, flags: int = os.O_RDONLY) -> Iterator[BinaryIO]:
-    """Open a plain file. With `below`, follow no link, and refuse to write to a file with a second name (hard link).
-
-    Raises:
-        OSError: it cannot be opened, is a link, or is no plain file.
-    """
-    is_written = bool(flags & (os.O_WRONLY | os.O_RDWR))
-    follow = os.O_NOFOLLOW if below is not None else 0
-    with opened_folder(path.parent, below, make=bool(flags & os.O_CREAT)) as folder:
-        try:
-            # A pipe without a writer would block for ever.
-            handle = os.open(path.name, flags | follow | os.O_NONBLOCK, 0o644, dir_fd=folder)
-        except OSError as error:
-            if error.errno == errno.ELOOP and _is_link(path.name, folder):
-                raise OSError(errno.ELOOP, "it is a symbolic link", str(path)) from error
-            raise
-    try:
-        _check_plain(os.fstat(handle), one_name=is_written and below is not None)
-    except OSError:
-        os.close(handle)
-        raise
-    with os.fdopen(handle, "ab" if is_written else "rb") as file:
-        yield file
-
-
-def _check_plain(status: os.stat_result, one_name: bool) -> None:
-    if stat.S_ISDIR(status.st_mode):
-        raise OSError(errno.EISDIR, "it is a folder")
-    if not stat.S_ISREG(status.st_mode):
-        raise OSError(errno.EINVAL, "it is not a regular file")
-    if one_name and status.st_nlink > 1:
-        raise OSError(errno.EMLINK, "it is also the file of another name (a hard link)")
+        folder.mkdir()
+        _sync_folder(folder.parent)
 
 
 def read_file(path: Path, limit: int, remedy: str = "", below: Path | None = None) -> bytes:
-    """Return the bytes of a plain file of at most `limit` bytes; `below`: see `opened_folder`.
+    """Return the bytes of a plain file of at most `limit` bytes; `below`: see `opened_file`.
 
     Raises:
         DataCorrupt: it is not a plain file, cannot be read, or is longer.
@@ -193,39 +150,31 @@ def write_atomically(path: Path, content: bytes, below: Path | None = None) -> N
     Args:
         path: the file. A link of this name is replaced, not followed.
         content: its bytes.
-        below: see `opened_folder`.
+        below: see `opened_file`.
 
     Raises:
         StoreError: the folder cannot be written, belongs to an installed package, or the disk is full.
     """
     refuse_shipped(path)
+    part = path.with_name(f"{PART_START}{secrets.token_hex(4)}{PART_END}")
     try:
-        with opened_folder(path.parent, below, make=True) as folder:
-            _write_in(folder, path.name, content)
-    except OSError as error:
-        raise StoreError(f"cannot write {path}: {reason(error)}; free space or choose another folder") from error
-
-
-def _write_in(folder: int, name: str, content: bytes) -> None:
-    part = f"{PART_START}{secrets.token_hex(4)}{PART_END}"
-    try:
-        handle = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600, dir_fd=folder)
-        with os.fdopen(handle, "wb") as file:
+        with opened_file(part, below, os.O_WRONLY | os.O_CREAT | os.O_EXCL) as file:
             file.write(content)
             file.flush()
-            os.fchmod(handle, 0o644)
-            os.fsync(handle)
-        os.replace(part, name, src_dir_fd=folder, dst_dir_fd=folder)
-        _sync_folder(folder)
+            os.fsync(file.fileno())
+        os.replace(part, path)
+        _sync_folder(path.parent)
+    except OSError as error:
+        raise StoreError(f"cannot write {path}: {reason(error)}; free space or choose another folder") from error
     finally:
         with contextlib.suppress(OSError):  # after os.replace there is no part; `sweep` removes one that stays
-            os.unlink(part, dir_fd=folder)
+            part.unlink()
 
 
-def _sync_folder(folder: int) -> None:
+def _sync_folder(folder: Path) -> None:
     """Write the folder's list of names to the disk: otherwise a power cut could bring the old file back."""
     try:
-        handle = os.open(".", os.O_RDONLY, dir_fd=folder)
+        handle = os.open(folder, os.O_RDONLY)
     except OSError:  # this user may write in the folder but not read it
         return
     try:
@@ -246,8 +195,8 @@ def remove(path: Path, below: Path) -> None:
         StoreError: it cannot be removed.
     """
     try:
-        with opened_folder(path.parent, below) as folder:
-            os.unlink(path.name, dir_fd=folder)
+        _check_way(path.parent, below)
+        path.unlink(missing_ok=True)
     except FileNotFoundError:
         return
     except OSError as error:
@@ -256,13 +205,9 @@ def remove(path: Path, below: Path) -> None:
 
 def move(path: Path, target: Path, below: Path) -> None:
     """Rename a file and make the target's folder; raises OSError, also if there is a link on one of the two paths."""
-    with (
-        opened_folder(path.parent, below) as source,
-        opened_folder(target.parent, below, make=True) as folder,
-    ):
-        os.rename(path.name, target.name, src_dir_fd=source, dst_dir_fd=folder)
-        _sync_folder(folder)
-        _sync_folder(source)
+    _check_way(path.parent, below)
+    _check_way(target.parent, below, make=True)
+    path.rename(target)
 
 
 def check_writable(folder: Path, below: Path | None = None) -> None:

@@ -7,13 +7,13 @@ the run that started it. So nobody works on a fit whose lock is free.
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import socket
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import msgspec
-from filelock import FileLock, Timeout
 
 from bench.core import environment
 from bench.core.errors import DataCorrupt, StoreError
@@ -36,15 +36,25 @@ class Busy(Exception):
     """Another process holds one of the locks."""
 
 
-def lock(root: Path, key: str) -> FileLock:
-    """Return the lock of a fit; raises StoreError if its file cannot be made, is a link, or has a second name."""
+@contextlib.contextmanager
+def lock(root: Path, key: str) -> Iterator[None]:
+    """Hold the lock of a fit. Nothing is written into its file.
+
+    Raises:
+        Busy: another process holds it.
+        StoreError: the file cannot be made or locked, or is a link.
+    """
     path = _path(root, key)
     refuse_shipped(path)
-    try:
-        with opened_file(path, root, os.O_RDWR | os.O_CREAT):
-            return FileLock(path)
-    except OSError as error:
-        raise StoreError(f"cannot write {path}: {reason(error)}; choose another --results") from error
+    with contextlib.ExitStack() as held:
+        try:
+            file = held.enter_context(opened_file(path, root, os.O_RDWR | os.O_CREAT))
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise Busy(key) from None
+        except OSError as error:
+            raise StoreError(f"cannot lock {path}: {reason(error)}; choose another --results") from error
+        yield  # closing the file frees the lock
 
 
 @contextlib.contextmanager
@@ -58,12 +68,7 @@ def hold(root: Path, keys: Sequence[str]) -> Iterator[None]:
     note = msgspec.json.encode(Holder(os.getpid(), socket.gethostname(), environment.now()))
     with contextlib.ExitStack() as held:
         for key in sorted(set(keys)):  # in one order, so that two runs cannot each wait for the other
-            try:
-                held.enter_context(lock(root, key).acquire(timeout=0))
-            except Timeout:
-                raise Busy(key) from None
-            except OSError as error:
-                raise StoreError(f"cannot lock {key[:16]} in {root / FOLDER}: {reason(error)}") from error
+            held.enter_context(lock(root, key))
             path = _note(root, key)
             with contextlib.suppress(StoreError):  # only `status` reads it
                 write_atomically(path, note, root)
@@ -76,11 +81,11 @@ def is_held(root: Path, key: str) -> bool:
     if not is_there(_path(root, key)):  # `lock` would make the file
         return False
     try:
-        with lock(root, key).acquire(timeout=0):
+        with lock(root, key):
             return False
-    except Timeout:
+    except Busy:
         return True
-    except (OSError, StoreError):
+    except StoreError:
         return False
 
 

@@ -51,7 +51,7 @@ def path() -> str:
 def add_to_path(place: str) -> None:
     """Append a folder or NAME.py to $BNN_BENCH_APPROACHES, for this process and those that it starts."""
     parts = [part for part in path().split(os.pathsep) if part]
-    absolute = str(Path(place).expanduser().absolute())
+    absolute = os.path.abspath(os.path.expanduser(place))
     if absolute not in parts:
         os.environ[VARIABLE] = os.pathsep.join([*parts, absolute])
 

@@ -76,10 +76,37 @@ def test_an_installed_package_is_only_read(tmp_path, monkeypatch):
     for place in (package / "results", tmp_path / "link"):
         for act in (
             lambda place=place: files.write_atomically(place / "it.json", b""),
-            lambda place=place: locks.lock(place, "0" * 64),
+            lambda place=place: locks.lock(place, "0" * 64).__enter__(),
             lambda place=place: quarantine.set_aside(place, place / "it.json", "no reason"),
         ):
             with pytest.raises(StoreError, match="belongs to the installed package"):
                 act()
     assert not list((package / "results").iterdir())
     files.write_atomically(tmp_path / "it.json", b"")
+
+
+@pytest.mark.parametrize(
+    "words", ["run uniform", "plan uniform", "status uniform", "ladder mlp", "gate", "table accuracy", "report"]
+)
+def test_a_results_folder_that_is_a_loop_of_links_is_one_line(words, tmp_path, capsys):
+    (tmp_path / "loop").symlink_to(tmp_path / "loop")
+    assert main([*words.split(), "--results", str(tmp_path / "loop")]) == USAGE
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "Too many levels of symbolic links" in line
+
+
+def test_an_unknown_user_in_a_folder_of_approaches_is_one_line(tmp_path, monkeypatch, capsys):
+    """The folder's own name begins with a tilde."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("BNN_BENCH_APPROACHES", "~nosuchuser/x")
+    (tmp_path / "~nosuchuser" / "x").mkdir(parents=True)
+    assert main(["list", "--approach-path", "~nosuchuser/x"]) == 0
+    assert "it holds no NAME.py" in capsys.readouterr().out
+
+
+def test_a_path_that_begins_with_a_tilde_is_below_the_users_folder(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / "mine").mkdir()
+    assert main(["data", "list", "--data-dir=~/mine"]) == 0
+    assert main(["data", "list", "--data-dir=~/other"]) == USAGE
+    assert "~/other is not a folder" in capsys.readouterr().err

@@ -1,5 +1,7 @@
 """Runs of toy_mlp and their records; functions that stop a run, hold a lock, or make a seed diverge."""
 
+import contextlib
+
 import pytest
 
 import implementations.toy_mlp
@@ -67,11 +69,11 @@ def stopped(root, monkeypatch, when, owner=contexts.RunContext, name="take", **o
 def another_run_holds(root, monkeypatch, seed):
     """Hold the lock of a seed. When a run first waits for it, release it and do that seed in another run."""
     (first, *_) = cells(Selection(approaches=("toy_mlp",), seeds=(seed,), profile="smoke"))
-    lock = locks.lock(root, first.lock_key)
-    lock.acquire()
+    held = contextlib.ExitStack()
+    held.enter_context(locks.lock(root, first.lock_key))
 
     def wait(_):
-        lock.release()
+        held.close()
         go(root, "toy_mlp", seeds=(seed,))
 
     monkeypatch.setattr("bench.run.runner.time.sleep", wait)

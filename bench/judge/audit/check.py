@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import traceback
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -34,10 +35,10 @@ def approaches_of(given: str) -> list[str]:
         ConfigError: no approach has this name.
         BrokenApproach: the approach is there and cannot be read.
     """
-    place = Path(given)
+    place = Path(os.path.expanduser(given))
     if place.suffix not in (".py", ".toml") and not place.is_dir():
         return [manifest(given).name]
-    sources = plugins.in_place(place.expanduser().absolute())
+    sources = plugins.in_place(place.absolute())
     known = registry.manifests()
     inside = [source.name for source in sources if _is_registered(source, known)]
     if inside:
