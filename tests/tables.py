@@ -12,7 +12,7 @@ from bench.judge.claims import Claim, load_claims
 from bench.judge.results import Results
 from bench.show.material import Material
 from bench.show.table import Entry, Table
-from bench.show.tables.accuracy import accuracy_table
+from bench.show.tables.common import ACCURACY
 from bench.show.tables.registry import one_table
 from tests.synthetic import manifest, manifests, record
 
@@ -73,4 +73,4 @@ def small() -> Material:
 
 
 def small_accuracy() -> Table:
-    return accuracy_table(small())
+    return ACCURACY.make(small())

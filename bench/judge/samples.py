@@ -55,20 +55,21 @@ def gather(records: Sequence[Record], read: Callable[[Record], float | Gap]) -> 
     Raises:
         StoreError: two records have the same seed, which would count one run twice.
     """
-    values: list[float] = []
-    gaps: list[tuple[int, Gap]] = []
-    seen: dict[int, Record] = {}
-    for record in sorted(records, key=lambda record: record.seed):
-        rival = seen.setdefault(record.seed, record)
-        if rival is not record:
-            raise StoreError(f"two records of {record.title}; keep one of {rival.key} and {record.key}")
-        found = read(record) if record.outcome == "done" else unfinished(record)
-        if isinstance(found, Gap):
-            gaps.append((record.seed, found))
-        else:
-            values.append(found)
-    sources = tuple(seen[seed].key for seed in sorted(seen))
-    return Sample(tuple(values), _summarise(gaps, len(seen)), sources)
+    found: dict[int, tuple[str, float | Gap]] = {}
+    for record in records:
+        if record.seed in found:
+            rivals = f"{found[record.seed][0]} and {record.key}"
+            raise StoreError(f"two records of {record.title}; keep one of {rivals}")
+        found[record.seed] = record.key, read(record) if record.outcome == "done" else unfinished(record)
+    return sample_of(found)
+
+
+def sample_of(found: Mapping[int, tuple[str, float | Gap]]) -> Sample:
+    """Return a sample of numbers by seed, each with the key of its record."""
+    ordered = sorted(found.items())
+    gaps = [(seed, one) for seed, (_, one) in ordered if isinstance(one, Gap)]
+    values = tuple(one for _, (_, one) in ordered if not isinstance(one, Gap))
+    return Sample(values, _summarise(gaps, len(ordered)), tuple(key for _, (key, _) in ordered))
 
 
 def _summarise(gaps: Sequence[tuple[int, Gap]], n_records: int) -> Gap | None:

@@ -1,30 +1,50 @@
-"""Records as one table for a notebook: a row for each metric of each record.
+"""The results as one tidy pandas frame: a row for each number of each record, and for each number that is missing.
 
->>> from bench.show.frame import records_frame
->>> frame = records_frame("results", profile="full")
+>>> from bench.show.frame import folder_frame
+>>> frame = folder_frame("results", profile="full")
 >>> frame[frame.metric == "mnist/accuracy"].groupby(["approach", "recipe"]).value.mean()
+
+`bench.show.numbers` says how the numbers are named.
 """
 
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import NamedTuple
 
 import pandas as pd
 
 from bench.core.errors import ConfigError
+from bench.core.project import RESULTS
+from bench.core.records import Record
 from bench.core.store import Store
+from bench.judge.samples import Gap, Sample, sample_of
 from bench.plan.freshness import is_stale
+from bench.show.numbers import Row, rows_of, times_invalid
 
-COLUMNS = ("approach", "recipe", "protocol", "profile", "device", "precision", "seed", "metric", "value")
+NAMING = ("approach", "recipe", "protocol", "profile", "device", "precision", "seed", "key")  # fields of a record
+NUMBER = Row._fields
+COLUMNS = (*NAMING, *NUMBER, "times_invalid", "source")
+CELL = ["approach", "recipe", "protocol"]
 
 
-def records_frame(results: str | Path, profile: str | None = None) -> pd.DataFrame:
-    """Return the metrics of the finished, fresh records of a results folder, as a frame with the columns `COLUMNS`.
+def frame_of(records: Iterable[Record], source: Callable[[Record], str]) -> pd.DataFrame:
+    """Return records as a frame with the columns `COLUMNS`; `source`: whose a record is."""
+    found: list[tuple[object, ...]] = []
+    for record in records:
+        naming = tuple(getattr(record, name) for name in NAMING)
+        more = (times_invalid(record), source(record))
+        found += [(*naming, *row, *more) for row in rows_of(record)]
+    return pd.DataFrame.from_records(found, columns=list(COLUMNS)).astype({"value": "float64"})
 
-    A value is a float in the metric's own unit (`bench.core.metric_table`), NaN where it could not be measured.
-    If a cell has several records of one seed, the frame has rows for each. `profile` keeps the records of one profile.
-    A damaged record is left out with a warning.
+
+def folder_frame(results: str | Path, profile: str | None = None) -> pd.DataFrame:
+    """Return the fresh records of a results folder as a frame with the columns `COLUMNS`.
+
+    A value is a float in the metric's own unit, NaN where it is missing. If a cell has several records of one seed, the
+    frame has rows for each. `profile` keeps the records of one profile. A damaged record is left out with a warning.
 
     Raises:
         ConfigError: there is no such folder.
@@ -35,10 +55,56 @@ def records_frame(results: str | Path, profile: str | None = None) -> pd.DataFra
     kept, damaged = Store(root).all_records()
     for problem in damaged:
         warnings.warn(problem.reason, stacklevel=2)
-    rows = [
-        (*(getattr(record, name) for name in COLUMNS[:-2]), metric, value)
-        for record in kept
-        if record.outcome == "done" and profile in (None, record.profile) and not is_stale(record)
-        for metric, value in record.metrics.items()
-    ]
-    return pd.DataFrame.from_records(rows, columns=COLUMNS).astype({"value": "float64"})
+    shown = [record for record in kept if profile in (None, record.profile) and not is_stale(record)]
+    source = "shipped" if root.resolve() == RESULTS.resolve() else "own"
+    return frame_of(shown, lambda _: source)
+
+
+class SeedNumbers(NamedTuple):
+    """The numbers of one seed of a cell."""
+
+    key: str  # of the record
+    times_invalid: str
+    numbers: dict[str, float | Gap]
+
+    @property
+    def is_finished(self) -> bool:
+        """Return whether its record has numbers."""
+        return "" not in self.numbers
+
+    def number(self, metric: str) -> float | Gap:
+        """Return a number, or why there is none."""
+        parts = metric.split("/")
+        names = ("", *("/".join(parts[:end]) for end in range(len(parts), 0, -1)))
+        found = next((self.numbers[name] for name in names if name in self.numbers), None)
+        return Gap("n/a", f"the record has no '{metric}'") if found is None else found
+
+
+class Cells:
+    """The seeds of every cell of a frame of one profile, device and precision, with one record a seed."""
+
+    def __init__(self, frame: pd.DataFrame) -> None:
+        """Take the frame. Cells are read when they are asked for."""
+        self._columns = [frame[name].to_numpy() for name in ("seed", "key", "times_invalid", *NUMBER)]
+        self._places = frame.groupby(CELL, sort=False).indices
+        self._read: dict[tuple[str, str, str], dict[int, SeedNumbers]] = {}
+
+    def seeds(self, approach: str, recipe: str, protocol: str) -> dict[int, SeedNumbers]:
+        """Return the numbers of each seed of a cell, in the order of the frame."""
+        cell = (approach, recipe, protocol)
+        if cell not in self._read:
+            rows = self._places.get(cell, [])
+            found: dict[int, SeedNumbers] = {}
+            for seed, key, invalid, *number in zip(*(column[rows].tolist() for column in self._columns), strict=True):
+                row = Row(*number)
+                one = found.setdefault(seed, SeedNumbers(key, invalid, {}))
+                one.numbers[row.metric] = Gap(row.missing, row.reason, row.is_fault) if row.missing else row.value
+            self._read[cell] = found
+        return self._read[cell]
+
+    def sample(
+        self, approach: str, recipe: str, protocol: str, metric: str, among: Callable[[SeedNumbers], bool] | None = None
+    ) -> Sample:
+        """Return a number of every seed of a cell, or of some seeds."""
+        chosen = self.seeds(approach, recipe, protocol).items()
+        return sample_of({seed: (one.key, one.number(metric)) for seed, one in chosen if among is None or among(one)})

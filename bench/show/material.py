@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from itertools import compress
 from pathlib import Path
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 from msgspec import structs
@@ -22,11 +22,15 @@ from bench.judge.claims import Claim, ClaimRow, load_claims, match
 from bench.judge.ladder import readings
 from bench.judge.ladder.effects import Numbers
 from bench.judge.results import Results, described, select
+from bench.judge.samples import Sample
 from bench.judge.stats.verdicts import Judgement, judge
 from bench.plan.manifests import DOCUMENTS, GROUPS, ApproachGroup, ApproachManifest
 from bench.plan.registry import group_of, of_group
 from bench.show.beside import MINE, Beside, beside
 from bench.show.table import Table, sources_of
+
+if TYPE_CHECKING:
+    from bench.show.frame import Cells, SeedNumbers  # imports pandas, which verdicts need not
 
 RecordsByRecipe: TypeAlias = Mapping[tuple[str, str], Sequence[Record]]
 """Records by approach and recipe."""
@@ -116,6 +120,24 @@ class Material:
 
     def _results(self, records: Sequence[Record], known: Mapping[str, ApproachManifest], profile: str) -> Results:
         return Results(select(records, profile, self.device, self.precision, self._stored[1]), known)
+
+    @cached_property
+    def _cells(self) -> Cells:
+        from bench.show.frame import Cells, frame_of  # here: verdicts need no pandas
+
+        return Cells(
+            frame_of(self.results.records, lambda record: "own" if record.key in self.beside.own_keys else "baseline")
+        )
+
+    def sample(
+        self, approach: str, recipe: str, protocol: str, metric: str, among: Callable[[SeedNumbers], bool] | None = None
+    ) -> Sample:
+        """Return a metric of every seed of a cell under the material's conditions, or of some seeds."""
+        return self._cells.sample(approach, recipe, protocol, metric, among)
+
+    def seeds(self, approach: str, recipe: str, protocol: str) -> Mapping[int, SeedNumbers]:
+        """Return the numbers of every seed of a cell under the material's conditions."""
+        return self._cells.seeds(approach, recipe, protocol)
 
     @cached_property
     def paper(self) -> Results:

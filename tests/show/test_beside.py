@@ -13,7 +13,7 @@ from bench.show.figures import catalogue
 from bench.show.figures.style import style
 from bench.show.material import Material
 from bench.show.table import Linked, Table
-from bench.show.tables.accuracy import accuracy_table
+from bench.show.tables.common import ACCURACY
 from tests import synthetic
 
 FULL = ("full", "cpu", "float32")
@@ -39,7 +39,7 @@ def folders(tmp_path):
 
 
 def accuracies(material):
-    table = material.beside.marked(accuracy_table(material))
+    table = material.beside.marked(ACCURACY.make(material))
     return {row[0]: row[table.columns.index("published x common")] for row in table.rows}
 
 

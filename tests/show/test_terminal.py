@@ -12,7 +12,7 @@ from bench.cli.main import COMMANDS, UNFOLDED, main
 from bench.core.project import RESULTS
 from bench.show.material import Material
 from bench.show.table import Table
-from bench.show.tables.registry import SPARE, all_tables
+from bench.show.tables.registry import TABLES, all_tables
 from bench.show.terminal import PIPE, Listing, narrowed, shown, text
 from tests.gate_folders import folders
 
@@ -138,9 +138,9 @@ def test_a_pipe_is_as_wide_as_it_says_and_wide_folds_nothing(tmp_path, monkeypat
 
 
 def test_only_columns_that_a_table_has_are_spare(tables):
-    for kind, columns in SPARE.items():
-        found = [tables[name].columns for name in fnmatch.filter(tables, kind)]
-        assert set(columns) <= set().union(*found), kind
+    for kind in TABLES:
+        found = [tables[name].columns for name in fnmatch.filter(tables, kind.name)]
+        assert set(kind.spare) <= set().union(*found), kind.name
 
 
 def test_a_narrow_screen_leaves_out_what_has_no_room_and_says_so(monkeypatch):

@@ -12,7 +12,7 @@ from bench.show.beside import MINE
 from bench.show.figures.figure import FIELD, Absent, Figure
 from bench.show.figures.style import FAINT, INK, NARROW, REPORTED, WIDTH, Axes, Drawing, canvas, look
 from bench.show.material import Material
-from bench.show.tables.accuracy import headline
+from bench.show.tables.reported import headline
 
 WIDTH_OF_EXACT = 0.05  # percent; a narrower bar could not be seen
 NAME, TITLE = "accuracy", "Do the reported accuracies come out, and what do measuring alike and corrections change?"

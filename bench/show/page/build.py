@@ -70,7 +70,7 @@ def render_page(content: ReportContent) -> str:
             images=content.images,
             tables=shown,
             findings=FINDINGS,
-            choice=shaded(shown["choice"], candidates(material.results)),
+            choice=shaded(shown["choice"], candidates(material)),
             documents=sections.documents(content, links, shown),
             topics=sections.topics(content, shown),
             reasonings=reasonings,

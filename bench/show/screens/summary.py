@@ -8,7 +8,7 @@ from dataclasses import replace
 from bench.judge.claims import print_interval
 from bench.show.material import Material
 from bench.show.table import Table
-from bench.show.tables.accuracy import accuracy_table
+from bench.show.tables.common import ACCURACY
 from bench.show.terminal import notes_of, shown
 
 
@@ -18,7 +18,7 @@ def summary(material: Material, more: str = "") -> str:
     `more`: the command that shows the notes. If it is given, as at the end of a run, the notes and the rows of
     approaches without records are left out.
     """
-    table = material.beside.marked(accuracy_table(material))
+    table = material.beside.marked(ACCURACY.make(material))
     notes = [f"notes: {more}"] if more else notes_of(table)
     if more:
         ran = {record.approach for record in material.results.records}

@@ -12,7 +12,7 @@ from bench.judge.ladder.rungs import Step
 from bench.judge.results import Results
 from bench.judge.stats.paired import Paired
 from bench.show.table import Entry, Measured, Missing, Table
-from bench.show.tables.accuracy import ABSENT
+from bench.show.tables.reported import ABSENT
 
 THREE = Digits(decimals=3)
 ADDED = Digits(decimals=3, signed=True)

@@ -5,22 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from bench.core.records import Record
 from bench.core.text import FRACTION, WHOLE, Digits, duration
-from bench.judge.results import Results, described
-from bench.judge.samples import Gap, Sample, gather, metrics_of
+from bench.judge.results import described
+from bench.judge.samples import Sample
 from bench.show.material import Material
+from bench.show.numbers import REFUSED_FOR_RISK, RISK
 from bench.show.table import Entry, Linked, Measured, Table
-from bench.show.tables.speed import counted_times
+from bench.show.tables.further import counted_times
 
 KNOWS_NOTHING = "uniform"  # the approach whose row is for comparison
-RISK = 0.01  # share of wrong answers that is accepted
 SHORT = Digits(decimals=3)
 PERCENT = Digits(decimals=1)
 FINEST_MS = Digits(decimals=2)  # of times under a millisecond
-UNREACHED = Gap("never", "even the most certain answers are wrong in more than 1 %")
-NO_CURVE = Gap("n/a", "the record has no curve of risk against coverage")
 
+REFUSED, TRAINING, ANSWER = "refused", "train", "ms"
 METRICS = {
     "accuracy": "mnist/accuracy",
     "NLL": "mnist/nll",
@@ -28,7 +26,6 @@ METRICS = {
     "letters": "letters/auroc_predictive_entropy",
     "clothes": "fashion_mnist/auroc_predictive_entropy",
 }
-REFUSED, TRAINING, ANSWER = "refused", "train", "ms"
 SECONDS = {TRAINING: "train, s", ANSWER: "answer, s"}  # columns of the CSV file
 COLUMNS = ("accuracy", "NLL", "ECE", REFUSED, "letters", "clothes", TRAINING, ANSWER)
 DIGITS = {"accuracy": FRACTION, REFUSED: PERCENT}  # of other columns: SHORT
@@ -47,38 +44,28 @@ class Candidate:
     is_baseline: bool  # it knows nothing, and is there for comparison
 
 
-def candidates(results: Results) -> list[Candidate]:
+def candidates(material: Material) -> list[Candidate]:
     """Return the approaches with a measured accuracy; the one that knows nothing comes last."""
-    found = [_candidate(results, name) for name in results.classifiers()]
+    found = [_candidate(material, name) for name in material.results.classifiers()]
     measured = [one for one in found if one.numbers["accuracy"].n]
     return sorted(measured, key=lambda one: one.is_baseline)
 
 
-def _candidate(results: Results, approach: str) -> Candidate:
-    recipe = "corrected" if results.has_corrected(approach) else "published"
-    records = results.cell(approach, recipe, "common")
-    numbers = {name: metrics_of(records, key) for name, key in METRICS.items()}
-    numbers[REFUSED] = gather(records, refused_for_risk)
+def _candidate(material: Material, approach: str) -> Candidate:
+    cell = (approach, "corrected" if material.results.has_corrected(approach) else "published", "common")
+    numbers = {name: material.sample(*cell, metric) for name, metric in METRICS.items()}
+    numbers[REFUSED] = material.sample(*cell, REFUSED_FOR_RISK)
     busy = set()
-    for name, timing in ((TRAINING, "fit_s"), (ANSWER, "latency_s")):
-        numbers[name], counts = counted_times(records, timing)
+    for name, timing in ((TRAINING, "timings/fit_s"), (ANSWER, "timings/latency_s")):
+        numbers[name], counts = counted_times(material, *cell, timing)
         busy |= set() if counts else {name}
-    seeds = frozenset(record.seed for record in records if record.outcome == "done")
-    return Candidate(approach, recipe, numbers, seeds, frozenset(busy), approach == KNOWS_NOTHING)
-
-
-def refused_for_risk(record: Record) -> float | Gap:
-    """Return the percentage of images to refuse, the least certain first, until 1 % of the answers are wrong."""
-    curve = record.arrays.risk_coverage or record.arrays.clothes_risk_coverage
-    if curve is None:
-        return NO_CURVE
-    enough = [coverage for coverage, risk in zip(curve.coverage, curve.risk, strict=True) if risk <= RISK]
-    return 100 * (1 - max(enough)) if enough else UNREACHED
+    seeds = frozenset(seed for seed, one in material.seeds(*cell).items() if one.is_finished)
+    return Candidate(approach, cell[1], numbers, seeds, frozenset(busy), approach == KNOWS_NOTHING)
 
 
 def choice_table(material: Material) -> Table:
     """Return a row for each approach."""
-    results, found = material.results, candidates(material.results)
+    results, found = material.results, candidates(material)
     caption = (
         "The corrected recipe of each approach, common protocol. NLL: negative log-likelihood, nats per digit. ECE: "
         "expected calibration error, the mean distance between confidence and accuracy. Refused: how many percent of "

@@ -17,7 +17,7 @@ from bench.judge.stats.rule import ALPHA
 from bench.show.material import Material
 from bench.show.reasoning import p_text
 from bench.show.table import Entry, Measured, Missing, Table
-from bench.show.tables.accuracy import ABSENT
+from bench.show.tables.reported import ABSENT
 
 Found = Sequence[tuple[Rung, Mapping[tuple[str, str], Effect]]]
 """Rungs, each with its effects by data set and quantity."""

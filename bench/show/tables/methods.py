@@ -16,8 +16,8 @@ from bench.judge.stats.places import Rank, places
 from bench.measure.metrics.shifts import ROTATED, STEPS, TRANSLATED
 from bench.plan.recipes import profile_of_task
 from bench.show.material import Material
+from bench.show.numbers import RISK
 from bench.show.table import Entry, Linked, Missing, Table
-from bench.show.tables.choice import RISK
 from bench.show.tables.methods_answer import order_sentence, sentences
 from bench.show.tables.methods_rows import CLOTHES, QUALITIES, RANKED, Quality, Row, half_width, label, rows
 

@@ -14,7 +14,8 @@ from bench.judge.samples import Gap, metric
 from bench.judge.stats.paired import pair
 from bench.measure.metrics.shifts import ROTATED, TRANSLATED, area_key
 from bench.plan.manifests import ApproachManifest
-from bench.show.tables.choice import SHORT, refused_for_risk
+from bench.show.numbers import refused_for_risk
+from bench.show.tables.choice import SHORT
 
 PLAIN, PLAIN_RECIPE = "mlp", "corrected"  # the network without a method; costs are multiples of its costs
 BYTES_OF_A_NUMBER = 4  # float32

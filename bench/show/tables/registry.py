@@ -16,22 +16,21 @@ from bench.judge.ladder.selection import chosen
 from bench.judge.stats.papers import load_papers
 from bench.show.material import Material
 from bench.show.table import Table
-from bench.show.tables.accuracy import accuracy_table
 from bench.show.tables.alternatives import alternatives_table, end_results_against
 from bench.show.tables.answer import answer_table
 from bench.show.tables.audits import audit_tables
 from bench.show.tables.blundell2015 import blundell_table
 from bench.show.tables.choice import choice_table
+from bench.show.tables.common import ACCURACY, CALIBRATION, DETECTION, OOD, REFUSAL
 from bench.show.tables.confidence import confidence_table
+from bench.show.tables.declaration import Declaration
 from bench.show.tables.definitions import definitions_table
+from bench.show.tables.further import PRUNING, SPEED, TOYS
 from bench.show.tables.ladder import ladder_table, mistakes_table
 from bench.show.tables.libraries import libraries_table
 from bench.show.tables.methods import ON_CLOTHES, clothes_table, methods_table
 from bench.show.tables.papers import papers_table
-from bench.show.tables.pruning import pruning_table
 from bench.show.tables.records import provenance_table, unfinished_table
-from bench.show.tables.speed import speed_table
-from bench.show.tables.uncertainty import calibration_table, detection_table, ood_table, refusal_table, toys_table
 from bench.show.tables.verdicts import (
     curve_verdicts_table,
     final_numbers_table,
@@ -39,38 +38,6 @@ from bench.show.tables.verdicts import (
     summary_table,
     verdicts_table,
 )
-
-SPARE = {
-    "confidence": ("uniform noise", "not-MNIST", "Gaussian noise"),
-    "methods": ("MB", "NLL, moved", "NLL, turned", "noise", "place", "refused", "seeds", "ECE"),
-    ON_CLOTHES: ("MB", "noise", "place", "refused", "seeds", "ECE"),
-    "accuracy": ("document", "measured on"),
-    "ood": (
-        *("published x published, bits", "reported, bits", "geometric estimator"),
-        *("AUROC max probability", "AUROC mutual information", "mutual information"),
-    ),
-    "detection": ("AUPR", "chance", "FPR95"),
-    "refusal": (
-        *("published x published accuracy", "reported accuracy", "published x published refused", "reported refused"),
-        *("accuracy of accepted, strict", "refused, strict"),
-    ),
-    "pruning": (
-        *("kept by layer", "bytes", "kept weights", "removed of used", "noise refused"),
-        *("difference", "published x published", "reported", "NLL"),
-    ),
-    "calibration": (
-        *("mean network NLL", "mean network accuracy", "its sd over draws", "accuracy of one draw", "draws disagree"),
-        *("risk-coverage area", "Brier"),
-    ),
-    "speed": ("device", "threads", "weights", "draws x images/s", "training images/s"),
-    "verdicts": ("unit", "R", "percentile", "difference", "margin", "95 %", "adjusted p", "why"),
-    "verdict_curves": ("document", "M", "h", "percentile", "smallest p x epochs", "why"),
-    "alternatives": ("shared", "protocol", "as alternative"),
-    "definitions": ("source",),
-    "ladder_*": ("refused", "ECE", "entropy", "NLL"),
-    "headlines": ("unit", "approach", "margin", "difference in margins"),
-}
-"""Columns that a narrow screen leaves out, by table, the least important one first."""
 
 
 class TableKind(NamedTuple):
@@ -81,10 +48,15 @@ class TableKind(NamedTuple):
     make: Callable[[Material], Table | Iterable[Table]]  # no table if the results folder has nothing to show
     remedy: str = "python -m bench run makes records"  # ends the message that there is no table
     names: Callable[[], Iterable[str]] = tuple  # what * stands for
+    spare: tuple[str, ...] = ()  # columns that a narrow screen leaves out, the least important one first
 
     def questions(self) -> dict[str, str]:
         """Return the question of each table, by the table's name."""
         return {self.name.replace("*", name): self.answers.replace("*", name) for name in self.names() or ("",)}
+
+
+def _declared(table: Declaration) -> TableKind:
+    return TableKind(table.name, table.answers, table.make, spare=table.spare)
 
 
 def _answers(material: Material) -> Iterator[Table]:
@@ -114,35 +86,55 @@ TABLES = (
     TableKind(
         "headline", "Do the numbers that everybody quotes hold?", lambda m: headline_table(m.results, m.judgement)
     ),
-    TableKind("confidence", "When a network is 99 % sure, is it right?", confidence_table),
+    TableKind(
+        "confidence",
+        "When a network is 99 % sure, is it right?",
+        confidence_table,
+        spare=("uniform noise", "not-MNIST", "Gaussian noise"),
+    ),
     TableKind("mistakes", "What is each mistake of the documents worth?", mistakes_table),
     TableKind("choice", "Which approach should I take?", choice_table),
-    TableKind("methods", "Which method for uncertainty should I take?", methods_table),
+    TableKind(
+        "methods",
+        "Which method for uncertainty should I take?",
+        methods_table,
+        spare=("MB", "NLL, moved", "NLL, turned", "noise", "place", "refused", "seeds", "ECE"),
+    ),
     TableKind(
         ON_CLOTHES,
         "Which method for uncertainty should I take, if it learns clothes?",
         clothes_table,
         "python -m bench run --group methods --task fashion makes records",
+        spare=("MB", "noise", "place", "refused", "seeds", "ECE"),
     ),
-    TableKind("accuracy", "Do the reported accuracies hold?", accuracy_table),
-    TableKind("ood", "How unsure are the networks of pictures that show no digit?", ood_table),
-    TableKind("detection", "Which score is best at finding pictures that show no digit?", detection_table),
-    TableKind("refusal", "How often do the networks refuse to answer?", refusal_table),
-    TableKind("pruning", "How many weights can be removed?", pruning_table),
-    TableKind("calibration", "How well calibrated are the probabilities?", calibration_table),
-    TableKind("speed", "What do training and prediction cost?", speed_table),
-    TableKind("toys", "What do the regressions on six points give?", toys_table),
-    TableKind("verdicts", "Which numbers reproduce, and why?", lambda m: verdicts_table(m.results, m.judgement)),
+    _declared(ACCURACY),
+    _declared(OOD),
+    _declared(DETECTION),
+    _declared(REFUSAL),
+    _declared(PRUNING),
+    _declared(CALIBRATION),
+    _declared(SPEED),
+    _declared(TOYS),
     TableKind(
-        "verdict_curves", "Do the training curves come out?", lambda m: curve_verdicts_table(m.results, m.judgement)
+        "verdicts",
+        "Which numbers reproduce, and why?",
+        lambda m: verdicts_table(m.results, m.judgement),
+        spare=("unit", "R", "percentile", "difference", "margin", "95 %", "adjusted p", "why"),
+    ),
+    TableKind(
+        "verdict_curves",
+        "Do the training curves come out?",
+        lambda m: curve_verdicts_table(m.results, m.judgement),
+        spare=("document", "M", "h", "percentile", "smallest p x epochs", "why"),
     ),
     TableKind("verdict_summary", "How many numbers reproduce?", lambda m: summary_table(m.results, m.judgement)),
     TableKind(
         "alternatives",
         "Which recipes does each end result tell apart?",
         lambda m: alternatives_table(m.results, end_results_against(m.results, m.claims)),
+        spare=("shared", "protocol", "as alternative"),
     ),
-    TableKind("definitions", "What does each metric mean?", lambda _: definitions_table()),
+    TableKind("definitions", "What does each metric mean?", lambda _: definitions_table(), spare=("source",)),
     TableKind(
         "answer_*",
         "Where does a reported number of * come from?",
@@ -154,6 +146,7 @@ TABLES = (
         "What is each correction of * worth?",
         _ladders,
         names=lambda: (one.approach for one in (*chosen(()), *chosen(["blundell_bbb"]))),
+        spare=("refused", "ECE", "entropy", "NLL"),
     ),
     TableKind("papers", "What do papers report? Context, never judged.", lambda _: papers_table(load_papers())),
     TableKind(
@@ -161,7 +154,12 @@ TABLES = (
     ),
     TableKind("audit_*", "Which known mistakes does * make?", _audits, names=lambda: DOCUMENTS),
     TableKind("libraries", "Do other people's libraries train an ELBO?", lambda _: libraries_table(library_audits())),
-    TableKind("headlines", "How far are our numbers from the end results of each document?", final_numbers_table),
+    TableKind(
+        "headlines",
+        "How far are our numbers from the end results of each document?",
+        final_numbers_table,
+        spare=("unit", "approach", "margin", "difference in margins"),
+    ),
     TableKind("provenance", "Which machines, versions and code made the records?", _provenance),
     TableKind("unfinished", "Which records have no numbers, and why?", unfinished_table),
 )
@@ -188,4 +186,4 @@ def one_table(material: Material, name: str) -> Table:
 def _made(kind: TableKind, material: Material) -> list[Table]:
     found = kind.make(material)
     made = [found] if isinstance(found, Table) else found
-    return [material.beside.marked(replace(table, spare=SPARE.get(kind.name, ()))) for table in made]
+    return [material.beside.marked(replace(table, spare=kind.spare)) for table in made]

@@ -17,7 +17,7 @@ from bench.show.material import Material
 from bench.show.outcomes import LOOKS, counts, why
 from bench.show.reasoning import CHOSEN_AFTER, digits_of, ours_text, p_text
 from bench.show.table import Entry, Linked, Measured, Number, Table, of_claim, of_document
-from bench.show.tables.accuracy import headline, truncations
+from bench.show.tables.reported import headline, truncations
 
 RULE = (
     "p: probability that one more run of ours lies at least as far from our mean as the report (t rule). Adjusted p: "

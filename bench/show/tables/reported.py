@@ -1,4 +1,4 @@
-"""Table `accuracy`: the reported accuracy beside ours, in three cells (recipe x protocol) of each approach."""
+"""Reported numbers beside ours."""
 
 from __future__ import annotations
 
@@ -9,13 +9,9 @@ from bench.core.records import Record
 from bench.core.text import FRACTION, FRACTION_DIFFERENCE, Digits
 from bench.judge.claims import FEWER_EPOCHS, Claim, in_claim_unit, measure, measured_key, print_interval
 from bench.judge.samples import Gap, Sample, metrics_of
-from bench.show.material import Material
-from bench.show.table import NOTHING, Entry, Measured, Missing, Number, Table, of_claim
+from bench.show.table import NOTHING, Entry, Measured, Missing, Number, of_claim
 
 ABSENT = Gap("-", "no such number: no document reports it, or this protocol did not measure the recipe")
-COMMON_ONLY = Gap(
-    "common only", "without `--protocol published`, changed recipes are measured by the common protocol only"
-)
 
 
 def headline(claims: Iterable[Claim], approach: str, name: str, dataset: str) -> Claim | None:
@@ -59,22 +55,6 @@ def at_end(claim: Claim, records: Sequence[Record]) -> tuple[Sample, Sample]:
     return replace(shown, values=tuple(in_claim_unit(claim, value) for value in shown.values)), compared
 
 
-def accuracy_table(material: Material) -> Table:
-    """Return a row for each approach and variant: the three cells beside the reported accuracy."""
-    rows = [row for approach in material.results.classifiers() for row in _rows(material, approach)]
-    columns = ["approach", "document", "measured on", "reported", "published x published", "difference"]
-    columns += ["published x common", "corrected x common"]
-    caption = (
-        "Fraction of images classified right. Published x published: published recipe, measured as the document did, "
-        "on the rows named. Published x common: the same fits by the common protocol (official test set, mean of the "
-        "probabilities of 100 draws, one for a deterministic network). Corrected x common: corrected recipe, common "
-        "protocol. Difference: published x published minus reported."
-    )
-    title = "Accuracy against the reported numbers"
-    notes = truncations(claim for claim in material.claims if claim.metric == "accuracy")
-    return Table("accuracy", title, caption, columns, rows, notes).of(material.results)
-
-
 def truncations(claims: Iterable[Claim]) -> list[str]:
     """Return notes on the reported values that the document cut off instead of rounding."""
     return [
@@ -87,22 +67,3 @@ def truncations(claims: Iterable[Claim]) -> list[str]:
 
 def _decimals(claim: Claim) -> int:
     return len(claim.printed.partition(".")[2])
-
-
-def _rows(material: Material, approach: str) -> list[list[Entry]]:
-    results, claim = material.results, headline(material.claims, approach, "accuracy", "mnist")
-    document = results.manifests[approach].document if approach in results.manifests else ""
-    start = [document or "none", claim.split if claim else "test10k"]
-
-    def common(recipe: str) -> Measured:
-        return Measured(metrics_of(results.cell(approach, recipe, "common"), "mnist/accuracy"))
-
-    corrected = common("corrected") if results.has_corrected(approach) else Missing(ABSENT)
-    published = beside_report(claim, results.cell(approach, "published", "published"))
-    rows = [[approach, *start, *published, common("published"), corrected]]
-    for variant in results.variants(approach):
-        label = f"{approach} + {variant.removeprefix('published+')}"
-        own = results.cell(approach, variant, "published")
-        shown = Measured(at_end(claim, own)[0]) if claim and own else Missing(COMMON_ONLY)
-        rows.append([label, *start, Missing(ABSENT), shown, Missing(ABSENT), common(variant), Missing(ABSENT)])
-    return rows
