@@ -15,7 +15,7 @@ from bench.core.project import TOP
 
 PAGE = TOP / "docs" / "architecture.md"
 MARKS = ("<!-- diagram -->\n", "\n<!-- end of diagram -->")
-NAMES = {"interface": "interface.py"}
+NAMES = {"api": "api.py", "interface": "interface.py"}
 
 
 def arrows() -> set[tuple[str, str]]:

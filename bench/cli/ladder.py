@@ -18,6 +18,7 @@ from bench.judge.ladder.effects import effects
 from bench.judge.ladder.rungs import Ladder
 from bench.judge.ladder.selection import cells_of, chosen
 from bench.plan.cells import Selection
+from bench.run.devices import check_device
 from bench.show.material import Material
 from bench.show.tables.answer import answer_table, conclusions
 from bench.show.tables.files import write_tables
@@ -67,7 +68,7 @@ def _make(ladders: Sequence[Ladder], arguments: argparse.Namespace) -> int:
     """Train and measure what the ladders lack, then compute from the fits the numbers that no record has."""
     from bench.judge.ladder.taking import read_missing  # not at the top: it imports PyTorch, which needs seconds
 
-    options.check_device(arguments.device)
+    check_device(arguments.device)
     conditions = {"profile": arguments.profile, "device": arguments.device, "precision": arguments.precision}
     needed = cells_of(ladders, Selection(seeds=arguments.seeds, **conditions), material_of(arguments).paper)
     code = train_on_request(needed, arguments)

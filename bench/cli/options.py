@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import errno
 import os
-import re
 import sys
 from pathlib import Path
 
@@ -20,6 +19,7 @@ from bench.plan.cells import PROTOCOLS, Cell, Selection, cells
 from bench.plan.manifests import DOCUMENTS, GROUPS
 from bench.plan.recipes import PROFILES, profile, profile_of_task
 from bench.plan.registry import refused_for_its_name
+from bench.run.devices import check_device, check_device_name
 from bench.run.remote.interpreters import interpreters, with_their_cells
 from bench.run.remote.opening import is_pool
 
@@ -284,7 +284,7 @@ def select(arguments: argparse.Namespace) -> list[Cell]:
         refused = refused_for_its_name(name)
         if refused is not None:  # the user may mean this approach or the suite's one of the same name
             raise ConfigError(f"approach {name} ({refused.where}) cannot be used: {refused.error}")
-    _check_device_name(arguments.device)
+    check_device_name(arguments.device)
     if not is_pool(getattr(arguments, "executor", "process")):  # a pool does not use this machine's devices
         check_device(arguments.device)
         check_gpu(arguments.precision, arguments.device)
@@ -302,26 +302,9 @@ def select(arguments: argparse.Namespace) -> list[Cell]:
     return with_their_cells(cells(selection), selection, interpreters(arguments.interpreter))
 
 
-def _check_device_name(name: str) -> None:
-    if name != "cpu" and not re.fullmatch(r"cuda(:[0-9]{1,4})?", name):
-        raise ConfigError(f"device '{name}' is unknown; known: cpu, cuda, cuda:N")
-
-
-def check_device(name: str) -> None:
-    """Raise ConfigError if a device is unknown, or this machine does not have it."""
-    _check_device_name(name)
-    if name == "cpu":
-        return
-    import torch  # not at the top: it takes seconds, and only GPUs need it here
-
-    index = int(name.split(":")[1]) if ":" in name else 0
-    if index >= torch.cuda.device_count():
-        raise ConfigError(f"device '{name}' is not there; this machine has {torch.cuda.device_count()} CUDA devices")
-
-
 def check_conditions(arguments: argparse.Namespace) -> None:
     """Raise ConfigError on an unknown profile, device or precision."""
-    _check_device_name(arguments.device)
+    check_device_name(arguments.device)
     profile(arguments.profile)  # raises for an unknown one
     check_precision(arguments.precision, arguments.device)
 

@@ -8,7 +8,7 @@ import sys
 from typing import NamedTuple
 
 from bench.cli import INCOMPLETE
-from bench.cli.options import add_results, add_wide, check_device, refuse_to_write, say_if_shipped, seeds
+from bench.cli.options import add_results, add_wide, refuse_to_write, say_if_shipped, seeds
 from bench.cli.training import add_training_on_request, train_on_request
 from bench.core.errors import check_known
 from bench.core.reasons import in_words
@@ -17,6 +17,7 @@ from bench.core.text import counted, duration
 from bench.judge.gate.reference import STAGES, RecipeToDo, cells_of_stage, in_cost_order
 from bench.plan.cells import Cell, Selection
 from bench.plan.costs import estimates, speed_here
+from bench.run.devices import check_device
 from bench.run.existing import final
 from bench.run.remote.opening import is_pool, threads_of_a_fit
 from bench.show.table import Table

@@ -44,11 +44,8 @@ def rows_of(record: Record) -> Iterator[Row]:
     if record.outcome != "done":
         yield _row("", unfinished(record))
         return
-    for name, value in record.metrics.items():
-        is_there = value is not None and math.isfinite(value)
-        yield Row(name, float(value)) if is_there else _row(name, value_of(record.metrics, name, record))
-    for name in record.missing:
-        if name not in record.metrics and name != "pruning":
+    for name in dict.fromkeys((*record.metrics, *record.missing)):
+        if name != "pruning":  # see `_pruned`
             yield _row(name, value_of(record.metrics, name, record))
     yield _row(REFUSED_FOR_RISK, refused_for_risk(record))
     for name in SIZES:

@@ -14,11 +14,12 @@ import msgspec
 
 from bench.cli import INCOMPLETE
 from bench.cli.main import Parser, guarded
-from bench.cli.options import check_device, positive
+from bench.cli.options import positive
 from bench.core.errors import StoreError, check_known
 from bench.core.files import read_file, write_atomically
 from bench.core.records import Fields
 from bench.core.text import duration
+from bench.run.devices import check_device
 from benchmarks.gpu.pieces import Piece, pieces
 
 LIMIT_MIN = 9.0  # a machine that is lent by the hour ends a command after ten minutes

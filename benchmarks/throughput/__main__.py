@@ -9,7 +9,8 @@ from pathlib import Path
 
 from bench.cli import INCOMPLETE
 from bench.cli.main import Parser, guarded
-from bench.cli.options import check_device, count, names, positive, threads
+from bench.cli.options import count, names, positive, threads
+from bench.run.devices import check_device
 from bench.show.tables.render import render
 from benchmarks.command import counts
 from benchmarks.throughput import measure

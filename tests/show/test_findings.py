@@ -12,10 +12,11 @@ from bench.judge.ladder.rungs import ALONE, MNIST
 from bench.judge.samples import Gap, Sample
 from bench.judge.stats.paired import Paired
 from bench.judge.stats.rule import AGREES, COARSE, DIFFERS, TOO_FEW
+from bench.show.numbers import NO_CURVE, UNREACHED, refused_for_risk
 from bench.show.page import findings
 from bench.show.page.findings import NOT_MEASURED, as_list, sentences
 from bench.show.tables import ladder as mistakes_table
-from bench.show.tables.choice import METRICS, NO_CURVE, REFUSED, UNREACHED, _best, refused_for_risk
+from bench.show.tables.choice import METRICS, REFUSED, _best
 from bench.show.tables.confidence import NEVER, NO_SUCH_SET, Promise, measured_promise, percent_sure, promise_of
 from bench.show.tables.ladder import change_text
 from bench.show.tables.registry import one_table

@@ -14,7 +14,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from bench.cli.options import check_device
 from bench.core.errors import ConfigError, check_known
 from bench.core.metric_table import N_CLASSES
 from bench.core.project import usual_results
@@ -28,7 +27,8 @@ from bench.measure.metrics.evaluate import evaluate_classification
 from bench.plan import recipes
 from bench.plan.registry import manifest
 from bench.run.alone import FitAlone, Tell
-from bench.show.frame import records_frame
+from bench.run.devices import check_device
+from bench.show.frame import folder_frame
 from bench.show.predict import fits, rules
 from bench.show.predict.predictor import PictureAnswer, Predictor
 
@@ -118,11 +118,12 @@ def evaluate(
 
 
 def records(results: str | Path | None = None, profile: str | None = None) -> pd.DataFrame:
-    """Return the metrics of a folder of records, one row for each metric.
+    """Return the results of a folder as a tidy frame: a row for each number of each record, and for each missing one.
 
-    The default is ./results, or if it has no records, those that come with the suite.
+    docs/python.md lists the columns; all tables are made from such a frame. The default is ./results, or if it has no
+    records, those that come with the suite.
     """
-    return records_frame(usual_results() if results is None else results, profile)
+    return folder_frame(usual_results() if results is None else results, profile)
 
 
 def predict(
