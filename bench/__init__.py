@@ -13,14 +13,14 @@ from bench.core.version import VERSION
 
 if TYPE_CHECKING:
     from bench.api import evaluate, fit, predict, records
-    from bench.judge.audit.elbo import audit_pyro, audit_torch
+    from elbo_audit import audit_pyro, audit_torch
 
 __version__ = VERSION
 __all__ = ["audit_pyro", "audit_torch", "evaluate", "fit", "predict", "records"]
 
 _MODULES = {
     **dict.fromkeys(("evaluate", "fit", "predict", "records"), "bench.api"),
-    **dict.fromkeys(("audit_pyro", "audit_torch"), "bench.judge.audit.elbo"),
+    **dict.fromkeys(("audit_pyro", "audit_torch"), "elbo_audit"),
 }
 
 

@@ -22,14 +22,14 @@ from bench.cli.options import count
 from bench.core import environment
 from bench.core.streams import stream_seed
 from bench.core.text import WHOLE, Digits
-from bench.judge.audit.elbo.least_squares import MeanOfDraws
-from bench.judge.audit.elbo.likelihood import data_weight
-from bench.judge.audit.elbo.names import factors_by_name
-from bench.judge.audit.elbo.objective import AuditedObjective, Batch, Case
-from bench.judge.audit.elbo.weighing import KlWeight, measure
 from bench.judge.results import origin_of
 from bench.show.table import Number, Table
 from bench.show.tables.render import render
+from elbo_audit.least_squares import MeanOfDraws
+from elbo_audit.likelihood import data_weight
+from elbo_audit.names import factors_by_name
+from elbo_audit.objective import AuditedObjective, Batch, Case
+from elbo_audit.weighing import KlWeight, measure
 
 DRAWS = 8  # as the audit's default
 SIZES = (12, 40)  # numbers of weights that separate small, middle and large tensors in the table

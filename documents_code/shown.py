@@ -18,11 +18,11 @@ from msgspec import structs
 from torch import Tensor
 from torch.nn import functional
 
-from bench.judge.audit import elbo
+import elbo_audit
 from bench.judge.audit.documents import ShownMistake
-from bench.judge.audit.predictions import averages, repeats
 from bench.measure.metrics import published as estimators
 from documents_code import dropout_fcn, linear_bbb, mlp
+from elbo_audit.predictions import averages, repeats
 
 N_TRAIN, BATCH, CLASSES = 60_000, 128, 10
 INPUTS, WIDTH = 20, 16  # of the small networks
@@ -76,7 +76,7 @@ def _bbb(detach_mu: bool) -> linear_bbb.GaussianNetwork:
     return linear_bbb.in_double_precision(network)
 
 
-def _bbb_report(detach_mu: bool) -> elbo.ElboReport:
+def _bbb_report(detach_mu: bool) -> elbo_audit.ElboReport:
     network = _bbb(detach_mu)
 
     def nll(x: Tensor, y: Tensor) -> Tensor:
@@ -87,13 +87,13 @@ def _bbb_report(detach_mu: bool) -> elbo.ElboReport:
         return value
 
     doubles = [(x.double(), y) for x, y in batches()]
-    return elbo.audit_torch(
+    return elbo_audit.audit_torch(
         loss, network.named_parameters(), doubles, N_TRAIN, nll=nll, prior_std=math.sqrt(6), draws=16
     )
 
 
 @cache
-def _bbb_reports() -> tuple[elbo.ElboReport, elbo.ElboReport]:
+def _bbb_reports() -> tuple[elbo_audit.ElboReport, elbo_audit.ElboReport]:
     return _bbb_report(detach_mu=True), _bbb_report(detach_mu=False)
 
 
@@ -130,7 +130,7 @@ def _geometric_entropy() -> ShownMistake:
     draws = torch.randn(100, 50, CLASSES, generator=source).mul(3).log_softmax(-1)
     logs = draws.double().mean(0)
     reported = torch.from_numpy(estimators.geometric_entropy(logs.numpy()))
-    finding = elbo.entropy_of(draws, reported)
+    finding = elbo_audit.entropy_of(draws, reported)
     total = float(logs.exp().sum(-1).mean())
     return verdict(
         finding.outcome == "fails",

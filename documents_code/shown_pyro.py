@@ -11,11 +11,11 @@ import torch
 from pyro.infer import TraceMeanField_ELBO
 from torch import Tensor
 
-from bench.judge.audit import elbo
+import elbo_audit
 from bench.judge.audit.documents import ShownMistake
-from bench.judge.audit.elbo.objective import Factor
 from documents_code import pyro_hidden_layer, pyro_random_module
 from documents_code.shown import INPUTS, N_TRAIN, WIDTH, Check, batches, verdict
+from elbo_audit.objective import Factor
 
 
 @contextmanager
@@ -40,7 +40,7 @@ def _hidden_layer_kl() -> ShownMistake:
             return Factor(f"layer {index}", lambda: store[f"a{index}_mean"], std)
 
         factors = [factor(index) for index in range(1, 5)]
-        report = elbo.audit_pyro(
+        report = elbo_audit.audit_pyro(
             network.model, network.guide, three, N_TRAIN, loss=TraceMeanField_ELBO(), factors=factors
         )
     finding = report.of("kl-sign")
@@ -50,7 +50,7 @@ def _hidden_layer_kl() -> ShownMistake:
 def _random_module_kl() -> ShownMistake:
     with _own_store():
         network = pyro_random_module.DocumentNetwork(WIDTH, INPUTS)
-        report = elbo.audit_pyro(network.model, network.guide, batches(), N_TRAIN, draws=32)
+        report = elbo_audit.audit_pyro(network.model, network.guide, batches(), N_TRAIN, draws=32)
     finding = report.of("kl-scale")
     return verdict(finding.outcome == "fails", finding.detail, **finding.measured)
 

@@ -20,7 +20,7 @@ NAMES = {"api": "api.py", "interface": "interface.py"}
 
 def arrows() -> set[tuple[str, str]]:
     """Return pairs of rooms; the first room imports the second."""
-    graph = grimp.build_graph("bench", "implementations")
+    graph = grimp.build_graph("bench", "elbo_audit", "implementations")
     found: set[tuple[str, str]] = set()
     for module in graph.modules:
         for other in graph.find_modules_directly_imported_by(module):
@@ -32,8 +32,8 @@ def arrows() -> set[tuple[str, str]]:
 
 def _room(module: str) -> str:
     parts = module.split(".")
-    if parts[0] == "implementations":
-        return "implementations"
+    if parts[0] != "bench":
+        return parts[0]
     return parts[1] if len(parts) > 1 and not parts[1].startswith("__") else ""
 
 

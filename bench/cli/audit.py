@@ -11,18 +11,16 @@ from pathlib import Path
 
 from bench.cli import FAILED, INCOMPLETE
 from bench.cli.options import add_record_options, add_wide, check_conditions, check_records, existing_folder, warn
-from bench.core.errors import ConfigError, MissingFramework, check_known
+from bench.core.errors import ConfigError, check_known
 from bench.core.folder import Problem
 from bench.core.records import Record
 from bench.core.store import Store
+from bench.data.torchvision_shim import make_importable
 from bench.judge.audit.approach import audit_approach
 from bench.judge.audit.check import approaches_of, check_approach
 from bench.judge.audit.data import audit_data
 from bench.judge.audit.documents import DOCUMENTS, audit_documents
 from bench.judge.audit.findings import OUTCOMES, Finding
-from bench.judge.audit.libraries.audited import LibraryAudit, keep
-from bench.judge.audit.libraries.examples import examples_of
-from bench.judge.audit.libraries.objectives import audit_example
 from bench.judge.audit.records import audit_records
 from bench.judge.audit.rules import RULES
 from bench.judge.ladder.effects import Numbers
@@ -31,6 +29,10 @@ from bench.judge.results import Results, select
 from bench.plan.registry import manifests
 from bench.show.screens.audit import check_lines, finding_lines, library_lines
 from bench.show.terminal import shown
+from elbo_audit.errors import MissingLibrary
+from elbo_audit.libraries.audited import LibraryAudit, keep
+from elbo_audit.libraries.examples import examples_of
+from elbo_audit.libraries.objectives import audit_example
 
 PARTS = ("documents", "approaches", "records", "data")
 OUTSIDE = (".py", ".toml")  # endings of the files of an approach
@@ -89,15 +91,16 @@ def _audit_library(arguments: argparse.Namespace) -> int:
         raise ConfigError(f"--library audits a library alone; leave out '{arguments.what[0]}'")
     found: dict[str, LibraryAudit] = {}
     absent: dict[str, None] = {}
+    make_importable()  # some of the libraries import torchvision
     for example in examples_of(arguments.library):
         try:
             found[example.name] = audit_example(example)
-        except MissingFramework as error:
+        except MissingLibrary as error:
             absent[str(error)] = None
             continue
         print(shown(*library_lines(example, found[example.name])), flush=True)
     if not found:
-        raise MissingFramework(next(iter(absent)))
+        raise MissingLibrary(next(iter(absent)))
     for message in absent:
         print(shown(f"not audited: {message}"))
     if arguments.write:

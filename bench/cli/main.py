@@ -20,6 +20,7 @@ from bench.cli import INTERRUPTED, USAGE
 from bench.core.errors import BenchError, ConfigError, unknown_name
 from bench.core.text import one_line
 from bench.core.version import VERSION
+from elbo_audit.errors import AuditError
 
 UNKNOWN_OPTION = re.compile(r"unrecognized arguments: (?P<given>-[\w-]+)")
 UNKNOWN_CHOICE = re.compile(r"invalid choice: '(?P<given>[^']*)' \(choose from (?P<known>[^)]*)\)")
@@ -112,7 +113,7 @@ def guarded(action: Callable[[], int]) -> int:
         code = action()
         sys.stdout.flush()  # now, not at the end of the process, so that an error becomes one line
         return code
-    except BenchError as error:
+    except (BenchError, AuditError) as error:
         _say(f"error: {one_line(str(error))}")
         return USAGE
     except BrokenPipeError:

@@ -10,7 +10,6 @@ from bench.cli import USAGE
 from bench.interface import Split, Task
 from bench.plan.registry import load_class
 from benchmarks import calibration, elbo_intervals, many_seeds, memory, power, trial, verdicts
-from benchmarks.outsider import __main__ as outsider
 from benchmarks.throughput.training import Subject
 from benchmarks.throughput.yardsticks import names
 
@@ -77,8 +76,6 @@ def test_seconds_of_seeds_are_those_of_the_last_epoch_of_all_of_them(n_seeds, mo
         (power, ["kl"], "unknown fault 'kl'"),
         (power, [], "FAULT"),
         (trial, ["nowhere", "elsewhere"], "elsewhere"),
-        (outsider, ["nope"], "unknown style 'nope'"),
-        (outsider, ["--every"], "--every"),
         (verdicts, ["--times", "3"], "give 100 or more"),
         (verdicts, ["--times", "few"], "'few' is not a count"),
         (elbo_intervals, ["--models", "0"], "'0' is not a count"),

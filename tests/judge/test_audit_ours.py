@@ -12,8 +12,8 @@ import pytest
 import torch
 from torch.nn.functional import cross_entropy, softplus
 
+import elbo_audit
 from bench.interface import Split, Task
-from bench.judge.audit import elbo
 from bench.judge.contract import CheckContext
 from bench.plan.recipes import build, profile, resolve
 from bench.plan.registry import manifest
@@ -95,7 +95,7 @@ def sampled(module, recipe, task, layout, three, nll_of, prior_std):
     def loss(x, y):
         return Written.apply(partial(evaluate, x, y), flat(parameters))
 
-    return elbo.audit_torch(loss, parameters.items(), three, task.n_train, nll=nll, prior_std=prior_std, draws=16)
+    return elbo_audit.audit_torch(loss, parameters.items(), three, task.n_train, nll=nll, prior_std=prior_std, draws=16)
 
 
 def linear(recipe):

@@ -26,6 +26,7 @@ from bench.judge.ladder.rungs import ALONE, CUMULATIVE
 from bench.judge.results import Results
 from bench.plan.recipes import resolve
 from bench.plan.registry import manifest, manifests
+from bench.show.screens.audit import finding_lines
 from tests.synthetic import record
 from tools import audit_rules
 
@@ -176,12 +177,10 @@ def test_a_file_of_facts_that_is_at_fault_is_refused(tmp_path, text, message):
         facts(path)
 
 
-def test_a_finding_is_one_line_that_says_what_to_do():
-    line = Finding("kl-scale", "mine", "fails", "469\ntimes", effect="much").line()
-    assert "\n" not in line
-    for part in ("fails", "kl-scale", "mine", "469 times", RULES["kl-scale"].remedy, "much"):
-        assert part in line
-    assert RULES["kl-scale"].remedy not in Finding("kl-scale", "mine", "passes", "once").line()
+def test_a_finding_names_remedy_and_effect_on_lines_of_their_own():
+    lines = finding_lines(Finding("one-seed", "mine", "fails", "seed\n0", effect="much"))
+    assert lines[0].startswith("weak        fails           one-seed")
+    assert [line.strip() for line in lines[1:]] == ["seed 0", f"to do: {RULES['one-seed'].remedy}", "effect: much"]
 
 
 def test_the_command_shows_how_severe_a_rule_is(tmp_path, capsys):

@@ -3,7 +3,7 @@
 A few steps on made-up rows suffice. For the rules on KL and sigma, half of the inputs are blank in every training row.
 No data reach the weights of a blank input, so their steps show where the KL pulls, and whether noise hides the pull. If
 fits with two different N are equal, the KL is not scaled by N. How often the KL counts cannot be seen from outside:
-`bench.judge.audit.elbo` measures it on the objective.
+`elbo_audit` measures it on the objective.
 """
 
 from __future__ import annotations
@@ -17,10 +17,12 @@ from torch import Tensor
 from bench.core.errors import BenchError, Unsupported
 from bench.interface import Marginal
 from bench.judge.audit.documents import declared
-from bench.judge.audit.findings import Finding, Seen
-from bench.judge.audit.predictions import off_one, repeats
+from bench.judge.audit.findings import Finding
 from bench.judge.audit.probe import FULL_ROWS, Probe
 from bench.judge.contract import ROWS, SAME, STEPS
+from elbo_audit.errors import AuditError
+from elbo_audit.findings import Seen
+from elbo_audit.predictions import off_one, repeats
 
 PULLED = 0.2  # least correlation of weights with their steps that shows a pull; a weaker one is lost in noise
 SURE = 3.0  # standard errors
@@ -35,7 +37,7 @@ def audit_approach(name: str, recipe: str = "published") -> list[Finding]:
     for rule, check in _CHECKS.items():
         try:
             seen = (_why_no_sigma(probe) if rule in _OF_SIGMA else None) or check(probe)
-        except BenchError as error:
+        except (BenchError, AuditError) as error:
             seen = Seen("not measured", str(error))
         except Exception as error:  # noqa: BLE001 - the approach is another's; the contract checks say where it broke
             text = f"{type(error).__name__}: {error}".splitlines()[0]
@@ -153,9 +155,7 @@ def _kl_scale(probe: Probe) -> Seen:
         detail = f"fits with N = {ROWS} and N = {FULL_ROWS:,} are the same to the bit: the KL does not know N"
         return Seen("fails", detail, {"difference": gap})
     # A KL that counts twice, or with the wrong sign, makes the fit depend on N just as well.
-    detail = (
-        f"fits that differ in N alone differ by up to {gap:.2g}; how often the KL counts needs bench.judge.audit.elbo"
-    )
+    detail = f"fits that differ in N alone differ by up to {gap:.2g}; how often the KL counts needs elbo_audit"
     return Seen("not measured", detail, {"difference": gap})
 
 

@@ -18,13 +18,14 @@ from msgspec.structs import asdict
 from bench.core.errors import ConfigError, unknown_name
 from bench.core.metric_table import METRICS
 from bench.core.toml import TomlTable, read_toml
-from bench.judge.audit.findings import Finding, FindingOutcome
+from bench.judge.audit.findings import Finding
 from bench.judge.audit.rules import RULES
 from bench.judge.ladder.definition import ladder
 from bench.judge.ladder.effects import Numbers, effect_text
 from bench.judge.ladder.rungs import STORED, Rung
 from bench.plan.manifests import ApproachManifest
 from bench.plan.recipes import Recipe
+from elbo_audit.findings import FindingOutcome
 
 FactOutcome = Literal["found", "absent", "unclear", "not applicable"]
 

@@ -13,13 +13,14 @@ from bench.core.records import Record
 from bench.core.store import Store
 from bench.interface import Posterior, Task
 from bench.judge.audit.documents import declared
-from bench.judge.audit.findings import Finding, FindingOutcome, Seen
-from bench.judge.audit.predictions import MEAN, averages, entropies_by_average, off_one
+from bench.judge.audit.findings import Finding
 from bench.judge.contract import ApproachUnderTest, CheckContext
 from bench.judge.stats.rule import ENOUGH
 from bench.plan.freshness import why_stale
 from bench.plan.recipes import build, profile, resolve
 from bench.plan.registry import manifests
+from elbo_audit.findings import FindingOutcome, Seen
+from elbo_audit.predictions import MEAN, averages, entropies_by_average, off_one
 
 STILL = 0.02  # relative change of sigma in training; below it, sigma counts as never moved
 HALF = 0.02  # nats; how far half precision rounds a stored entropy

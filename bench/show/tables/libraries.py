@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from bench.judge.audit.libraries.audited import LibraryAudit, ObjectiveAudit
-from bench.judge.audit.libraries.examples import EXAMPLES, N_TRAIN, Example
 from bench.judge.samples import Gap
 from bench.show.table import Entry, Missing, Table
+from elbo_audit.libraries.audited import LibraryAudit, ObjectiveAudit
+from elbo_audit.libraries.examples import EXAMPLES, N_TRAIN, Example
 
 COLUMNS = ["example", "version", "KL an epoch", "gradients are slopes", "prior", "as if N", "follows", "its line"]
 COLUMNS += ["change", "KL after it"]

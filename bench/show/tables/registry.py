@@ -9,7 +9,6 @@ from typing import NamedTuple
 
 from bench.core.errors import ConfigError, unknown_name
 from bench.judge.audit.documents import DOCUMENTS, audit_documents
-from bench.judge.audit.libraries.audited import library_audits
 from bench.judge.ladder.answer import find
 from bench.judge.ladder.effects import effects
 from bench.judge.ladder.selection import chosen
@@ -38,6 +37,7 @@ from bench.show.tables.verdicts import (
     summary_table,
     verdicts_table,
 )
+from elbo_audit.libraries.audited import library_audits
 
 
 class TableKind(NamedTuple):

@@ -1,0 +1,58 @@
+"""Audit the objective of a Bayesian network in PyTorch or Pyro, numerically.
+
+    import elbo_audit
+    report = elbo_audit.audit_torch(loss, model.named_parameters(), batches, n_train=60_000, nll=nll)
+    print(report)
+
+`audit_torch` takes the loss of a training step as a black box. `audit_pyro` takes model, guide and estimator.
+`audit_prediction` and `entropy_of` say which mean of the draws reported predictions and entropies are of. Bad arguments
+raise AuditError. Each file answers one question:
+
+    likelihood   how often does the loss count the data, and what other terms does it have?
+    kl           how often does an epoch count the KL of each tensor, with which sign, and how wide is the prior?
+    gradients    is autograd's gradient the slope of the loss, and do the data influence every parameter?
+    sigma        can training change sigma, does the optimiser decay it, and is it zero where the mean was pruned?
+    predictions  which mean of the draws is a reported prediction, and do two calls agree?
+
+`rules` lists the mistakes, `report` has what an audit returns, and `libraries` audits other libraries' examples.
+
+The audit does not cover latent variables of single rows, as a VAE has. docs/audit.md says which mistakes each argument
+makes visible, and which mistakes the audit cannot see. PyTorch is imported when an audit is first asked for, Pyro when
+`audit_pyro` runs.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING
+
+from elbo_audit.errors import AuditError, MissingLibrary
+from elbo_audit.report import ElboReport
+
+if TYPE_CHECKING:
+    from elbo_audit.audits import audit_pyro, audit_torch
+    from elbo_audit.objective import Factor
+    from elbo_audit.predictions import audit_prediction, entropy_of
+
+__all__ = [
+    "AuditError",
+    "ElboReport",
+    "Factor",
+    "MissingLibrary",
+    "audit_prediction",
+    "audit_pyro",
+    "audit_torch",
+    "entropy_of",
+]
+
+_MODULES = {
+    **dict.fromkeys(("audit_pyro", "audit_torch"), "elbo_audit.audits"),
+    **dict.fromkeys(("audit_prediction", "entropy_of"), "elbo_audit.predictions"),
+    "Factor": "elbo_audit.objective",
+}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _MODULES:
+        raise AttributeError(f"module 'elbo_audit' has no attribute '{name}'")
+    return getattr(importlib.import_module(_MODULES[name]), name)

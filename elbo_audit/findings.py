@@ -1,0 +1,48 @@
+"""What a rule finds in a subject."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal, NamedTuple
+
+from elbo_audit.rules import RULES, Rule
+
+FindingOutcome = Literal["passes", "fails", "known", "not applicable", "not measured"]
+"""`known`: the subject fails, and its maker declared it. `not measured`: the rule applies, but nothing was seen."""
+
+
+class Seen(NamedTuple):
+    """What a rule saw. `Finding` adds the rule and the subject."""
+
+    outcome: FindingOutcome
+    detail: str  # what was seen, with its numbers
+    measured: Mapping[str, float] = {}
+    advised: bool = False  # whether `detail` says what to do; the rule's remedy is then left out
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One rule applied to one subject."""
+
+    rule: str
+    subject: str
+    outcome: FindingOutcome
+    detail: str  # what was seen, with its numbers
+    measured: Mapping[str, float] = field(default_factory=dict)
+    advised: bool = False  # as in `Seen`
+
+    @property
+    def of_rule(self) -> Rule:
+        """Return the rule that was applied."""
+        return RULES[self.rule]
+
+    @property
+    def remedy(self) -> str:
+        """Return what the rule says to do about a failure; '' if the detail says it."""
+        return self.of_rule.remedy if self.outcome == "fails" and not self.advised else ""
+
+    def line(self) -> str:
+        """Return the finding on one line."""
+        more = f"{self.detail}; to do: {self.remedy}" if self.remedy else self.detail
+        return f"{self.outcome:<14}  {self.rule:<25}  {self.subject}: {more}".replace("\n", " ")

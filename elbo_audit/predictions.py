@@ -1,0 +1,138 @@
+"""The rules for predictions: which mean of the draws are they, do they sum to one, and do two calls agree?"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+
+import torch
+from torch import Tensor
+
+from elbo_audit.errors import AuditError
+from elbo_audit.findings import Finding, Seen
+from elbo_audit.noise import own_noise
+
+CLOSE = 1e-3  # probability; reported numbers may be half precision
+CLOSE_NATS = 10 * CLOSE  # nats; the same for an entropy
+
+MEAN, GEOMETRIC = "mean of probabilities", "exp of mean log-probabilities"
+
+
+def averages(log_probs: Tensor) -> dict[str, Tensor]:
+    """Return three averages [B, K] of the probabilities of draws [S, B, K]. The second need not sum to 1."""
+    log_probs = log_probs.double()
+    logs = log_probs.mean(0)
+    return {
+        MEAN: (log_probs.logsumexp(0) - math.log(len(log_probs))).exp(),
+        GEOMETRIC: logs.exp(),
+        "normalised exp of mean log-probabilities": logs.softmax(-1),
+    }
+
+
+def entropies_by_average(log_probs: Tensor) -> dict[str, Tensor]:
+    """Return -sum p log p [B], in nats, for each of the `averages` of draws [S, B, K]."""
+    return {name: -torch.xlogy(p, p).sum(-1) for name, p in averages(log_probs).items()}
+
+
+def off_one(log_probs: Tensor) -> float:
+    """Return the largest distance from 1 of a sum of probabilities over the classes."""
+    return float((log_probs.double().logsumexp(-1).exp() - 1).abs().max())
+
+
+def audit_prediction(log_probs: Tensor, reported: Tensor) -> list[Finding]:
+    """Say which mean of the draws `log_probs` [S, B, K] the reported probabilities [B, K] are.
+
+    Raises:
+        AuditError: the shapes do not fit, or a number is NaN.
+    """
+    _check_shapes(log_probs, reported, "prediction", "[B, K]")
+    reported = reported.double()
+    off = float((reported.sum(-1) - 1).abs().max())
+    draws_off = off_one(log_probs)
+    largest = max(off, draws_off)
+    detail = f"sums are off 1 by {off:.2g} in the prediction and {draws_off:.2g} in the draws"
+    sums = Seen("fails" if largest > CLOSE else "passes", detail, {"largest": largest})
+    gaps = {name: float((value - reported).abs().max()) for name, value in averages(log_probs).items()}
+    return [
+        Finding("unnormalised-probabilities", "prediction", *sums),
+        Finding("log-average", "prediction", *_which_average(gaps)),
+    ]
+
+
+def _which_average(gaps: Mapping[str, float]) -> Seen:
+    """Judge a prediction by its largest difference from each average."""
+    nearest = min(gaps, key=lambda name: gaps[name])
+    shown = ", ".join(f"{name} {gap:.2g}" for name, gap in gaps.items())
+    if max(abs(gap - gaps[MEAN]) for gap in gaps.values()) < CLOSE:
+        return Seen("not measured", f"the draws agree too well to tell ({shown})")
+    if gaps[nearest] > CLOSE:
+        return Seen("not measured", f"it is none of the known means; largest differences: {shown}", gaps)
+    return Seen("passes" if nearest == MEAN else "fails", f"it is the {nearest}; differences: {shown}", gaps)
+
+
+def entropy_of(log_probs: Tensor, reported: Tensor) -> Finding:
+    """Say whether entropies [B], nats, are of an average of the draws' probabilities [S, B, K] that sums to one.
+
+    Raises:
+        AuditError: the shapes do not fit, or a number is NaN.
+    """
+    _check_shapes(log_probs, reported, "entropies", "[B]")
+    gaps = {
+        name: float((value - reported.double()).abs().max()) for name, value in entropies_by_average(log_probs).items()
+    }
+    return Finding("unnormalised-entropy", "entropy", *_which_entropy(gaps))
+
+
+def _which_entropy(gaps: Mapping[str, float]) -> Seen:
+    """Judge entropies by their largest difference from the entropies of each average."""
+    nearest = min(gaps, key=lambda name: gaps[name])
+    shown = ", ".join(f"of the {name} {gap:.2g}" for name, gap in gaps.items())
+    if max(gaps.values()) - min(gaps.values()) < CLOSE_NATS:
+        return Seen("not measured", f"the draws agree too well to tell ({shown})")
+    if gaps[nearest] > CLOSE_NATS:
+        detail = f"it is the entropy of none of the known means, or not in nats; largest differences: {shown}"
+        return Seen("not measured", detail, gaps)
+    return Seen(
+        "fails" if nearest == GEOMETRIC else "passes", f"it is that of the {nearest}; differences: {shown}", gaps
+    )
+
+
+def repeats(predict: Callable[[], Tensor], deterministic: bool) -> Seen:
+    """Call `predict()` with two seeds and compare: a network that is deterministic at test gives the same twice.
+
+    Raises:
+        AuditError: `predict()` returned no tensor, an empty one, or a NaN.
+    """
+    if not deterministic:
+        return Seen("not applicable", "the network is meant to draw at test")
+    answers = []
+    for seed in (0, 1):
+        with own_noise(), torch.no_grad():
+            torch.manual_seed(seed)
+            answers.append(_check("what predict() returned", predict()).double())
+    one, two = answers
+    gap = float(torch.where(one == two, 0.0, one - two).abs().max())  # -inf in both is no difference
+    if gap > 1e-6 * float(one.nan_to_num(0, 0, 0).abs().max()):
+        detail = f"two calls differ by up to {gap:.2g}, though the network is meant to be deterministic at test"
+        return Seen("fails", detail, {"largest difference": gap})
+    return Seen("passes", f"two calls differ by {gap:.2g} at most", {"largest difference": gap})
+
+
+def _check_shapes(log_probs: Tensor, reported: Tensor, what: str, shape: str) -> None:
+    """Raise AuditError unless the draws are [S, B, K] and the reported numbers have as many axes as `shape` says."""
+    _check("draws", log_probs)
+    _check(what, reported)
+    n_axes = 1 + shape.count(",")
+    if log_probs.dim() != 3 or reported.shape != log_probs.shape[1 : 1 + n_axes]:
+        given = f"{tuple(log_probs.shape)} and {tuple(reported.shape)}"
+        raise AuditError(f"draws and {what} of shapes {given} were given; give [S, B, K] and {shape}")
+
+
+def _check(what: str, given: object) -> Tensor:
+    """Return a tensor; raises AuditError for anything else, for an empty tensor, and for NaN."""
+    if not isinstance(given, Tensor):
+        raise AuditError(f"{what}: {type(given).__name__} was given; give a torch tensor (torch.from_numpy makes one)")
+    if not given.numel() or bool(given.isnan().any()):
+        problem = "NaN was" if given.numel() else "no numbers were"
+        raise AuditError(f"{what}: {problem} given; give what a network says")
+    return given

@@ -1,0 +1,186 @@
+"""Can sigma move in the planned training, and is it zero where the mean was pruned?"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor, optim
+
+from elbo_audit.findings import Seen
+from elbo_audit.least_squares import SURE, common
+from elbo_audit.objective import AuditedObjective, Case, Factor, Gradient
+
+DRAWS = 4  # least number of gradients to average a drift over
+MORE = 4  # times the draws, if noise hides how far sigma gets
+STILL = 0.05  # relative change of sigma over the whole training; below it, sigma counts as frozen
+RAISED = 2.0  # times the largest sigma of the other weights: if sigma of all zero means is larger, they were pruned
+QUIET = 0.1  # of the mean sigma of the other weights: if sigma of zero means is smaller, it may have been pruned too
+_SCALED = (optim.Adam, optim.AdamW, optim.Adamax, optim.NAdam, optim.RAdam, optim.RMSprop, optim.Rprop)
+_BY_GRADIENT = (optim.SGD, optim.ASGD)
+
+
+def frozen(case: Case, optimizer: torch.optim.Optimizer | None, steps: int) -> Seen:
+    """Say whether sigma gets a gradient and, with an optimiser, how far rate x gradient x steps can take it.
+
+    SGD has a drift of rate / (1 - momentum) x gradient x steps, where the gradient is the root mean square of what
+    several draws have in common, and a random walk of rate / (1 - momentum) x noise x root of steps. If neither alone
+    surely moves sigma, but both together may, noise hides how far sigma gets. Optimisers that scale the gradient can
+    move each number by their rate in each step, whatever the gradient is; Adagrad by rate / root of t in step t.
+    """
+    objective = case.objective
+    if case.lone_means:
+        detail = (
+            f"{', '.join(case.lone_means)} has no partner such as rho that can be trained: a sigma that is a buffer "
+            "never moves; give factors= if it has another name"
+        )
+        return Seen("not measured", detail)
+    if not case.groups:
+        return Seen("not applicable", "no parameters named as mean and scale; give factors=")
+    slopes: dict[str, dict[str, float]] = {}  # of log sigma: mean size, by group and parameter
+    for factor in case.groups:
+        found = objective.gradient(factor.std().log().sum())
+        slopes[factor.name] = {name: float(slope.abs().mean()) for name, slope in found.items() if bool(slope.any())}
+    n_draws = max(DRAWS, case.draws)
+    drawn = _drawn(objective, slopes, n_draws)
+    stuck = [group for group, raw in slopes.items() if not any(bool(drawn[name].any()) for name in raw)]
+    if stuck:
+        return Seen("fails", f"no gradient reaches the sigma of {', '.join(stuck)}")
+    if optimizer is None:
+        return Seen("passes", "sigma gets a gradient everywhere; how far it moves needs optimizer=")
+    if not isinstance(optimizer, (*_SCALED, *_BY_GRADIENT, optim.Adagrad)):
+        kind = type(optimizer).__name__
+        return Seen("not measured", f"how far {kind} takes sigma is not known; of SGD, Adagrad, RMSprop and Adam it is")
+    seen = _moves(objective, optimizer, slopes, drawn, steps)
+    if seen.outcome == "not measured":
+        seen = _moves(objective, optimizer, slopes, _drawn(objective, slopes, MORE * n_draws), steps)
+    return seen
+
+
+def _drawn(objective: AuditedObjective, slopes: Mapping[str, Mapping[str, float]], n_draws: int) -> dict[str, Tensor]:
+    """Return the gradients [draws, n] of the parameters that make sigma."""
+    names = {name for raw in slopes.values() for name in raw}
+    gradients: list[Gradient] = []
+    for draw in range(n_draws):
+        whole = objective.gradient(objective.loss(objective.batches[draw % len(objective.batches)], draw))
+        gradients.append({name: whole[name].flatten() for name in names})
+    return {name: torch.stack([gradient[name] for gradient in gradients]) for name in names}
+
+
+def _moves(
+    objective: AuditedObjective,
+    optimizer: torch.optim.Optimizer,
+    slopes: Mapping[str, Mapping[str, float]],
+    drawn: Mapping[str, Tensor],
+    steps: int,
+) -> Seen:
+    """Say how far the optimiser can take sigma. It fails only if the largest change within the noise is too small."""
+    least, most = {}, {}  # change of log sigma
+    for group, raw in slopes.items():
+        reach = [(slope, _reach(objective, optimizer, name, drawn[name], steps)) for name, slope in raw.items()]
+        least[group], most[group] = (max(slope * ends[end] for slope, ends in reach) for end in (0, 1))
+    low, high = (min(reach, key=lambda group: reach[group]) for reach in (least, most))
+    if most[high] < STILL:
+        low, least = high, most
+    elif least[low] < STILL:
+        detail = f"noise hides how far sigma of {low} can change in {steps:,} steps"
+        ends = {"at least": least[low], "at most": most[low]}
+        return Seen("not measured", f"{detail}: {least[low]:.2%} to {most[low]:.2%}; raise draws=", ends)
+    detail = f"in {steps:,} steps sigma can change by {least[low]:.2%} (least: {low})"
+    return Seen("fails" if least[low] < STILL else "passes", detail, {"relative change": least[low]})
+
+
+def _reach(
+    objective: AuditedObjective,
+    optimizer: torch.optim.Optimizer,
+    name: str,
+    drawn: Tensor,
+    steps: int,
+) -> tuple[float, float]:
+    """Return how far a parameter surely gets, and how far it may get, on average; `drawn` has gradients [draws, n]."""
+    group = next((g for g in optimizer.param_groups if any(objective.holds(name, p) for p in g["params"])), None)
+    if group is None:  # the optimiser was not given it
+        return 0.0, 0.0
+    rate = float(group["lr"])
+    if isinstance(optimizer, optim.Adagrad):
+        return 2 * rate * math.sqrt(steps), 2 * rate * math.sqrt(steps)  # the sum of rate / root of t over the steps
+    if isinstance(optimizer, _SCALED):
+        return rate * steps, rate * steps
+    rate /= 1 - float(group.get("momentum", 0.0))
+    found = common(drawn)  # squared, and so unsigned: opposite moves do not cancel
+    ends = (found.value - SURE * found.error, found.value + SURE * found.error)
+    least, most = (rate * steps * math.sqrt(max(end, 0.0) / drawn.shape[1]) for end in ends)
+    walk = rate * math.sqrt(steps * float(drawn.var(0).mean()))
+    return max(least, walk), most + walk
+
+
+def decayed(case: Case, optimizer: torch.optim.Optimizer) -> Seen:
+    """Say whether the optimiser decays means or scales of a posterior. That is a mistake: the prior is in the KL."""
+    objective = case.objective
+    scales = {name for factor in case.groups for name in objective.paths(factor.std().sum())}
+    means = {name for factor in case.groups for name in objective.paths(factor.mean().sum())} | set(case.lone_means)
+    if not scales | means:
+        return Seen("not applicable", "no parameters named as mean and scale; give factors=")
+    hit: dict[str, float] = {}
+    for group in optimizer.param_groups:
+        decay = float(group.get("weight_decay", 0.0))
+        held = [name for name in sorted(scales | means) if any(objective.holds(name, p) for p in group["params"])]
+        hit |= dict.fromkeys(held, decay) if decay else {}
+    if not hit:
+        return Seen("passes", "the optimiser decays no mean and no scale", {"tensors": 0})
+    kind = type(optimizer).__name__
+    shown = ", ".join(f"{name} ({decay:.3g})" for name, decay in hit.items())
+    effects = ["a decayed mean has a second prior"] if means & hit.keys() else []
+    effects += ["a decayed scale is pulled to raw value 0, whatever sigma that is"] if scales & hit.keys() else []
+    return Seen("fails", f"{kind}'s weight_decay pulls {shown}: {'; '.join(effects)}", {"tensors": len(hit)})
+
+
+def noisy_where_pruned(case: Case) -> Seen:
+    """Say whether weights whose mean is exactly zero still have noise, where other means of the tensor are not zero.
+
+    A block of means may have started at zero, such as biases in one tensor with weights. So a block counts as pruned
+    only if its sigma differs from that of the other weights.
+    """
+    pruned, noisy, example, unsure = 0, 0, 0.0, []
+    for factor in case.groups:
+        mean, std = factor.mean().detach(), factor.spread().detach()
+        zero = mean == 0
+        if bool(zero.all()):  # means that start at zero
+            continue
+        left = std[zero & (std > 0)]
+        pruned += int(zero.sum())
+        if not len(left):
+            continue
+        masked = _is_scattered(zero) and left.mean() > QUIET * std[~zero].mean()
+        raised = left.min() > RAISED * std[~zero].max()
+        if masked or raised or _was_reset(case.objective, factor, zero):
+            noisy += len(left)
+            example = float(left.mean())
+        else:
+            unsure.append(factor.name)
+    if not pruned:
+        return Seen("not applicable", "no weight is pruned")
+    detail = f"{noisy:,} of {pruned:,} weights with mean 0 have noise"
+    if noisy:
+        return Seen("fails", f"{detail}, sigma {example:.3g} on average", {"noisy": noisy})
+    if unsure:
+        return Seen("not measured", f"some means of {'; '.join(unsure)} are 0: pruned, or started at zero?")
+    return Seen("passes", detail, {"noisy": 0})
+
+
+def _is_scattered(zero: Tensor) -> bool:
+    """Return whether zeros are scattered, as a mask leaves them: not whole slices, and mostly not side by side."""
+    slices = (zero.all(dim=dim, keepdim=True).expand_as(zero) for dim in range(zero.dim()) if zero.dim() > 1)
+    if any(torch.equal(each, zero) for each in slices):
+        return False
+    flat = zero.flatten().int()
+    n_zeros = int(flat.sum())
+    changes = int(flat.diff().abs().sum())  # a random mask has at least as many as the rarer of zeros and others
+    return 2 * changes > min(n_zeros, len(flat) - n_zeros)
+
+
+def _was_reset(objective: AuditedObjective, factor: Factor, zero: Tensor) -> bool:
+    """Return whether the raw scale is exactly 0 where `zero` is true, and nowhere else."""
+    raws = [objective.parameters[name].detach() for name in objective.paths(factor.std().sum())]
+    return any(raw.shape == zero.shape and torch.equal(raw == 0, zero) for raw in raws)

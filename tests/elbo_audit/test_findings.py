@@ -1,0 +1,39 @@
+"""A finding's line, the rules, and what an import costs."""
+
+import subprocess
+import sys
+
+import pytest
+
+import elbo_audit
+from elbo_audit.findings import Finding
+from elbo_audit.rules import RULES
+
+AFTER = "; import sys; print(*sorted({'torch', 'pyro', 'numpy', 'bench'} & sys.modules.keys()))"
+
+
+def test_a_finding_is_one_line_that_says_what_to_do():
+    line = Finding("kl-scale", "mine", "fails", "469\ntimes").line()
+    assert "\n" not in line
+    for part in ("fails", "kl-scale", "mine", "469 times", RULES["kl-scale"].remedy):
+        assert part in line
+    assert RULES["kl-scale"].remedy not in Finding("kl-scale", "mine", "passes", "once").line()
+    assert RULES["kl-scale"].remedy not in Finding("kl-scale", "mine", "fails", "do this", advised=True).line()
+
+
+@pytest.mark.parametrize(
+    ("code", "loaded"),
+    [
+        ("import elbo_audit, elbo_audit.rules, elbo_audit.libraries.audited", ""),
+        ("from elbo_audit import audit_torch, audit_pyro", "numpy torch"),
+    ],
+)
+def test_an_import_loads_a_framework_only_for_an_audit(code, loaded):
+    done = subprocess.run([sys.executable, "-c", code + AFTER], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == loaded
+
+
+def test_every_public_name_is_there():
+    assert all(getattr(elbo_audit, name) for name in elbo_audit.__all__)
+    with pytest.raises(AttributeError, match="has no attribute 'audit_jax'"):
+        elbo_audit.audit_jax  # noqa: B018

@@ -1,0 +1,139 @@
+"""What is the loss? The weight of the likelihood, and what else the loss holds."""
+
+import pytest
+import torch
+
+from tests.elbo_audit.models import BATCH, PRIOR, STEPS, Single, audit, outcomes
+
+
+@pytest.mark.parametrize(
+    ("loss", "message"),
+    [
+        (lambda m: lambda x, y: -(m.nll(x, y) + m.kl() / STEPS), "-1 times"),
+        (lambda m: lambda x, y: -m.nll(x, y) + m.kl() / STEPS, "-1 times"),
+        (lambda m: lambda x, y: 0 * m.nll(x, y) + m.kl() / STEPS, "no likelihood"),
+    ],
+    ids=["all turned", "likelihood turned", "KL alone"],
+)
+def test_a_likelihood_that_does_not_count_as_such(model, loss, message):
+    # proportional to the NLL, so that its misfit is none: only the weight's sign shows it
+    report = audit(model, loss(model))
+    assert report.of("wrong-likelihood").outcome == "fails"
+    assert message in report.of("wrong-likelihood").detail
+    assert outcomes(report)["kl-scale"] == outcomes(report)["kl-sign"] == "not measured"
+
+
+def test_a_loss_that_is_no_likelihood(model):
+    clean = audit(model, lambda x, y: 3 * model.nll(x, y))
+    assert clean.of("wrong-likelihood").outcome == "passes"
+    assert clean.numbers["data_weight"] == pytest.approx(3, rel=1e-3)
+    wrong = audit(model, lambda x, y: x.square().sum() + model.nll(x, y))
+    assert wrong.of("wrong-likelihood").outcome == "fails"
+
+
+@pytest.mark.parametrize(
+    ("loss", "nll"),
+    [
+        (lambda net, x, y: (torch.randn(3), net.nll(x, y))[1], lambda net, x, y: net.nll(x, y)),
+        (lambda net, x, y: sum(net.nll(x, y) for _ in range(3)) / 3, lambda net, x, y: net.nll(x, y)),
+        (lambda net, x, y: net.nll(x, y), lambda net, x, y: net._nll(x, y, net.weight_mu)),
+    ],
+    ids=["noise before", "three draws a step", "NLL of the mean weights"],
+)
+@pytest.mark.parametrize("start", [-3.0, 0.0])
+def test_an_nll_with_other_noise_is_no_other_likelihood(loss, nll, start):
+    # The objectives are right. By the slope within a draw the likelihood counted .07 to 1.15 times.
+    net = Single(start=start)
+    report = audit(net, lambda x, y: loss(net, x, y) + net.analytic() / STEPS, nll=lambda x, y: nll(net, x, y))
+    assert report.of("wrong-likelihood").outcome == "not measured"
+    assert "draws like the loss" in report.of("wrong-likelihood").detail
+    assert {outcomes(report)[rule] for rule in ("kl-scale", "kl-sign", "variance-as-std")} == {"not measured"}
+
+
+def test_several_draws_a_step_are_audited_with_as_many():
+    net = Single()
+
+    def nll(x, y):
+        return sum(net.nll(x, y) for _ in range(3)) / 3
+
+    report = audit(net, lambda x, y: nll(x, y) + net.analytic() / STEPS, nll=nll)
+    assert report.of("wrong-likelihood").outcome == report.of("kl-scale").outcome == "passes"
+
+
+def test_another_likelihood_is_seen_through_its_own_noise():
+    # Four draws a step beside an NLL of one, and a wrong loss: what is wrong outlasts the noise.
+    net = Single(start=-4.0)
+
+    def loss(x, y):
+        return sum(net.nll(x, y) for _ in range(4)) / 4 + 3 * x.square().sum()
+
+    assert audit(net, loss, nll=net.nll, draws=64).of("wrong-likelihood").outcome == "fails"
+
+
+def test_a_constant_that_rounds_the_likelihood_away_does_not_hide_it(model):
+    # float32 at 1e8 counts in steps of 8, and the batches' losses differ by less than 100: their gradients still tell
+    report = audit(model, lambda x, y: model.nll(x, y) + model.kl() / STEPS + 1e8, prior_std=PRIOR)
+    assert report.numbers["data_weight"] == pytest.approx(1, rel=1e-3)
+    assert report.numbers["kl_per_epoch"] == pytest.approx(1, rel=0.02)
+    assert report.ok
+    # a mean over rows beside the whole KL, here as large as that of a network with a thousand times the weights
+    report = audit(model, lambda x, y: model.nll(x, y) / BATCH + 1e3 * model.kl())
+    assert report.numbers["kl_per_epoch"] == pytest.approx(1e3 * STEPS * BATCH, rel=0.02)
+    assert outcomes(report)["wrong-likelihood"] == "passes"
+
+
+def test_another_likelihood_behind_such_a_constant_is_not_judged(model):
+    report = audit(model, lambda x, y: model.nll(x, y) + 3 * (model(x) - y).abs().sum() + 1e8)
+    assert {report.of(rule).outcome for rule in ("wrong-likelihood", "kl-scale", "kl-sign")} == {"not measured"}
+    assert "audit in float64" in report.of("wrong-likelihood").detail
+
+
+@pytest.mark.parametrize("start", [-2.0, -8.0])
+def test_label_smoothing_is_another_likelihood_though_the_losses_hardly_show_it(start):
+    # At .04 it is less than a fiftieth of how the losses of batches differ, which was all that was looked at.
+    net = Single(start=start)
+
+    def loss(x, y):
+        return net._nll(x, y, net.draw(), label_smoothing=0.04) + net.analytic() / STEPS
+
+    report = audit(net, loss, nll=net.nll)
+    assert report.of("wrong-likelihood").measured["misfit"] < 0.02
+    assert report.of("wrong-likelihood").outcome == "fails"
+    assert outcomes(report)["kl-scale"] == "not measured"
+
+
+def test_a_binary_likelihood_is_seen_through_the_noise_of_its_weights():
+    # Its loss follows the NLL from draw to draw by less than .9, as that of a step with other noise might.
+    net = Single(start=-1.0)
+
+    def loss(x, y):
+        labels = torch.nn.functional.one_hot((y[:, 0] * 2).long() % 5, 5).float()
+        cost = torch.nn.functional.binary_cross_entropy_with_logits(x @ net.draw().T, labels, reduction="sum")
+        return cost + net.analytic() / STEPS
+
+    assert audit(net, loss, nll=net.nll).of("wrong-likelihood").outcome == "fails"
+
+
+@pytest.mark.parametrize("n_draws", [1, 3])
+def test_other_noise_below_a_fiftieth_is_no_other_likelihood(n_draws):
+    # sigma = .0025: the draws differ by 1 % of the losses' range; their gradients have nothing else in common
+    net = Single(start=-6.0)
+
+    def loss(x, y):
+        torch.randn(3)  # so that the NLL draws otherwise
+        return sum(net.nll(x, y) for _ in range(n_draws)) / n_draws + net.analytic() / STEPS
+
+    found = audit(net, loss, nll=net.nll).of("wrong-likelihood")
+    assert found.outcome == "passes"
+    assert 1e-4 < found.measured["misfit"] < 0.02
+
+
+@pytest.mark.parametrize("unlike", [0.5, 0.05])
+def test_a_kl_that_differs_between_batches_is_no_other_likelihood(unlike):
+    # A share of the KL for each batch: all gradients' differences are one vector, times the share.
+    net = Single()
+
+    def loss(x, y):
+        return net.nll(x, y) + (1 + unlike * torch.tanh(x.sum())) * net.analytic() / STEPS
+
+    assert audit(net, loss, nll=net.nll).of("wrong-likelihood").outcome != "fails"

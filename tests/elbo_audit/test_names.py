@@ -1,0 +1,125 @@
+"""Which parameters are mean and sigma, and which arguments cannot be audited."""
+
+import math
+
+import pytest
+import torch
+from torch import nn
+from torch.distributions import Normal
+from torch.nn import functional
+
+import elbo_audit
+from elbo_audit.errors import AuditError
+from elbo_audit.names import factors_by_name
+from tests.elbo_audit.models import BATCH, N_TRAIN, audit, batches
+
+
+def trained(value):
+    return torch.full((3,), value, requires_grad=True)
+
+
+def test_names_that_are_pairs():
+    names = ("fc.weight_mu", "fc.weight_rho", "mu_kernel", "rho_kernel", "a.mean", "a.log_std", "Auto.locs.w")
+    values = {name: trained(-1.0) for name in (*names, "loc", "scale", "lonely_mu", "formula")}
+    values |= {name: trained(0.0) for name in ("prior_mu", "prior_rho", "fc.prior.mu", "fc.prior.rho")}  # no posterior
+    values["Auto.scales.w"] = trained(0.2)
+    found = {factor.name: factor for factor in factors_by_name(lambda: values)}
+    assert set(found) == {
+        "fc.weight_mu, fc.weight_rho",
+        "mu_kernel, rho_kernel",
+        "a.mean, a.log_std",
+        "Auto.locs.w, Auto.scales.w",
+        "loc, scale",
+    }
+    # softplus(-1) = log(1 + 1/e) = 0.3133; a scale below zero can only be a softplus's argument
+    for name, std in (("mu_kernel, rho_kernel", 0.3133), ("a.mean, a.log_std", math.exp(-1)), ("loc, scale", 0.3133)):
+        assert found[name].std()[0].item() == pytest.approx(std, abs=1e-4)
+    assert found["Auto.locs.w, Auto.scales.w"].std()[0].item() == pytest.approx(0.2)
+
+
+@pytest.mark.parametrize(
+    ("names", "pairs"),
+    [
+        (["fc_mu.weight", "fc_logvar.weight", "mean.bias", "log_std.bias", "mu", "rho"], ["mu, rho"]),
+        (["mu_head.weight", "sigma_head.weight", "mean_net.0.bias", "std_net.0.bias"], []),  # layers that make outputs
+        (["Auto.locs.weight", "Auto.scales.weight"], ["Auto.locs.weight, Auto.scales.weight"]),
+        (["Auto.locs.mu", "Auto.scales.mu"], ["Auto.locs.mu, Auto.scales.mu"]),  # of a site that is named mu
+        (
+            ["mean.weight_mu", "mean.weight_rho", "std.weight_mu", "std.weight_rho"],  # two Bayesian heads
+            ["mean.weight_mu, mean.weight_rho", "std.weight_mu, std.weight_rho"],
+        ),
+        (["mu_loc", "mu_scale", "sigma_loc", "sigma_scale"], ["mu_loc, mu_scale", "sigma_loc, sigma_scale"]),
+        (["w_prior_mu", "w_prior_std", "net.w_prior_mean", "net.w_prior_scale"], []),
+    ],
+)
+def test_which_names_are_of_one_posterior(names, pairs):
+    known = {name: trained(1.0) for name in names}
+    assert [factor.name for factor in factors_by_name(lambda: known)] == pairs
+
+
+def test_a_pair_of_which_nothing_is_trained_is_no_posterior():
+    # such as the mean and deviation that scale the inputs; a trained mean has a distribution though sigma is a buffer
+    known = {"x_mean": torch.ones(3), "x_std": torch.ones(3), "w_mu": trained(1.0), "w_std": torch.ones(3)}
+    assert [factor.name for factor in factors_by_name(lambda: known)] == ["w_mu, w_std"]
+
+
+def test_layers_that_make_outputs_and_may_be_weights_by_their_names_are_asked_about(model):
+    torch.manual_seed(8)  # here noise hides how small the layer's part of the KL is
+    model.mean, model.std = (nn.Sequential(nn.Linear(7, 1)) for _ in range(2))  # mean.0.weight
+
+    def nll(x, y):
+        return -Normal(model(x) + model.mean(x), functional.softplus(model.std(x))).log_prob(y).sum()
+
+    def loss(x, y):
+        return nll(x, y) + model.kl() / 4
+
+    finding = elbo_audit.audit_torch(loss, model.named_parameters(), batches(), 4 * BATCH, nll=nll).of("kl-scale")
+    assert finding.outcome == "not measured"
+    assert "mean.0.weight, std.0.weight" in finding.detail
+    assert "give factors=" in finding.detail
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"batches": batches(1)}, "three"),
+        ({"batches": [*batches(2), tuple(part[:5] for part in batches(1)[0])]}, "one size"),
+        ({"parameters": []}, "named_parameters"),
+        ({"n_train": 3}, "n_train is 3"),
+        ({"loss": lambda x, y: x}, "one number"),
+        ({"loss": lambda x, y: x.sum().long()}, r"returned a tensor of torch\.int64; it must return one of floats"),
+        ({"loss": lambda x, y: x.sum() * math.nan}, "nan"),
+        ({"parameters": [torch.zeros(3, requires_grad=True)]}, r"hold a Tensor; .*named_parameters"),
+        ({"parameters": {"w": torch.zeros(3, requires_grad=True)}}, "hold a str"),
+        ({"batches": [{"x": x, "y": y} for x, y in batches()]}, "begins with dict; give tuples"),
+        ({"batches": [batches()[0]] * 3}, "all the same"),
+        ({"n_train": "60000"}, "n_train is '60000'"),
+        ({"draws": 0}, "draws is 0"),
+        ({"prior_std": 0.0}, r"prior_std is 0\.0"),
+        ({"prior_std": -1.0}, r"prior_std is -1\.0"),
+        ({"factors": [("w", 1, 2)]}, "hold a tuple; give Factor"),
+        ({"optimizer": "adam"}, "optimizer is a str"),
+        ({"predict": lambda: torch.full((3,), math.nan), "deterministic": True}, "NaN"),
+        ({"predict": lambda: torch.ones(3).numpy(), "deterministic": True}, "ndarray was given"),
+        ({"predict": lambda: torch.ones(0), "deterministic": True}, "no numbers"),
+    ],
+)
+def test_what_cannot_be_audited_is_said(model, change, message):
+    given = {
+        "loss": model.nll,
+        "parameters": model.named_parameters(),
+        "batches": batches(),
+        "n_train": N_TRAIN,
+        **change,
+    }
+    with pytest.raises(AuditError, match=message) as raised:
+        elbo_audit.audit_torch(**given)
+    assert "\n" not in str(raised.value)
+
+
+def test_a_rule_that_was_not_applied_has_no_finding(model):
+    report = audit(model, model.nll)
+    with pytest.raises(AuditError, match="did you mean 'kl-scale'"):
+        report.of("kl-scael")
+    with pytest.raises(AuditError, match="unknown rule of this audit 'overlap'"):
+        report.of("overlap")
