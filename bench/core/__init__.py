@@ -2,6 +2,5 @@
 
 In: bytes, paths, seeds, environment variables. Out: records and tensors in files that are whole even after a kill,
 named random streams, clocks, errors. It names the metrics with their units and bounds, because reading checks them,
-but computes none. It has the compiled passes that several approaches share (Adam, priors). It knows no data set and no
-command.
+but computes none. It knows no data set and no command.
 """

@@ -5,7 +5,7 @@ other rows of a call. The random words (32 bits each) come from Philox4x32-10 (S
 numbers: as easy as 1, 2, 3"). Its key is the stream's 64 bits; its counter is (place in the row, 0, row's 64 bits). The
 normals follow Box & Muller 1958.
 
-On a CPU, the compiled loops of `bench.core.compiled` run. On a GPU, `torch.compile` makes one kernel of the plain
+On a CPU, the compiled loops of `bench.core.noise_loops` run. On a GPU, `torch.compile` makes one kernel of the plain
 PyTorch below. Where there is no numba or no kernel, the plain PyTorch itself runs; it is the reference of the other
 two. All three give the same words, and the same normals up to rounding.
 
@@ -28,7 +28,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-LANES = 64  # the same as in `bench.core.compiled`: the cache of its loops would not notice a change made here
+LANES = 64  # the same as in `bench.core.noise_loops`: the cache of its loops would not notice a change made here
 _LOW = 0xFFFFFFFF
 Fill = Callable[[Tensor, Tensor, Tensor, int], Tensor]
 """(rows [B], halves of the key [] each, number of blocks) -> numbers of the rows [B, 4 LANES n_blocks]."""
@@ -37,9 +37,9 @@ Fill = Callable[[Tensor, Tensor, Tensor, int], Tensor]
 _compiling = ContextVar("_compiling", default=True)  # whether compiled loops may run; see `without_compiling`
 
 
-def compiled_loops(module: str = "compiled") -> ModuleType | None:
-    """Return a module of compiled loops in `bench.core`; None without numba, or inside `without_compiling`."""
-    return _imported(module) if _compiling.get() else None
+def compiled_loops() -> ModuleType | None:
+    """Return the module of compiled loops; None without numba, or inside `without_compiling`."""
+    return _imported() if _compiling.get() else None
 
 
 @contextlib.contextmanager
@@ -58,9 +58,9 @@ def without_compiling() -> Iterator[None]:
 
 
 @functools.cache
-def _imported(module: str) -> ModuleType | None:
+def _imported() -> ModuleType | None:
     try:
-        return importlib.import_module(f"bench.core.{module}")
+        return importlib.import_module("bench.core.noise_loops")
     except ImportError:
         return None
 

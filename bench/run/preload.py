@@ -9,4 +9,4 @@ from bench.run.orphans import import_for
 
 # The server imports torch, so that its children start fast. It never computes with torch, so that they start clean.
 # torch.optim imports torch._dynamo at its first use, which takes as long as the rest of torch.
-import_for(os.getppid(), ("bench.run.process", "bench.core.compiled", "torch._dynamo"))
+import_for(os.getppid(), ("bench.run.process", "bench.core.noise_loops", "torch._dynamo"))

@@ -62,7 +62,7 @@ class Weights:
     def of(cls, mean: Tensor, log_excess: Tensor, floor: float, dropout: Tensor) -> Weights:
         """Compute the numbers from mean and log_excess [D, H] and dropout (0-dim); on a CPU in one compiled pass."""
         flat_mean = mean.flatten()
-        loops = loops_for(log_excess, "compiled_layers")
+        loops = loops_for(log_excess, "layer_loops")
         if loops is not None:
             std, variance, slope = (torch.empty_like(log_excess) for _ in range(3))
             sums = block_sums(log_excess.numel(), 2, loops)
@@ -168,7 +168,7 @@ class _Layer(torch.autograd.Function):
         grad_mean = torch.addmm(mean, x.T, grad, beta=float(grad_kl))
         # dv/du = 2 v slope and d KL / du = (v - 1) slope, so dL/du = slope (v ((x^2)' h + c) - c) with c = dL/dKL
         grad_log_excess = x_squared.T @ h
-        loops = loops_for(grad_log_excess, "compiled_layers")
+        loops = loops_for(grad_log_excess, "layer_loops")
         if loops is not None:
             loops.layer_gradient(*flat_arrays(grad_log_excess, weights.variance, weights.slope), float(grad_kl))
         else:

@@ -1,7 +1,8 @@
-"""Choose the compiled loops of `bench.core.compiled` where they apply, and convert tensors for them."""
+"""Choose the compiled loops where they apply, and convert tensors for them."""
 
 from __future__ import annotations
 
+import importlib
 import math
 from types import ModuleType
 from typing import Any
@@ -13,12 +14,14 @@ from torch import Tensor
 from bench.core.noise import compiled_loops
 
 
-def loops_for(value: Tensor, module: str = "compiled") -> ModuleType | None:
-    """Return the compiled loops of a module of `bench.core`.
+def loops_for(value: Tensor, module: str = "weight_loops") -> ModuleType | None:
+    """Return the compiled loops of a module beside this one.
 
-    None if `value` is not float32 on a CPU, or without numba.
+    None if `value` is not float32 on a CPU, without numba, or inside `without_compiling` of `bench.core.noise`.
     """
-    return compiled_loops(module) if value.is_cpu and value.dtype == torch.float32 else None
+    if not value.is_cpu or value.dtype != torch.float32 or compiled_loops() is None:
+        return None
+    return importlib.import_module(f"implementations._kernels.{module}")
 
 
 def flat_arrays(*values: Tensor, n_networks: int = 1) -> list[npt.NDArray[Any]]:

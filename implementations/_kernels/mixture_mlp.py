@@ -10,7 +10,7 @@ Its gradient, with G = scale dNLL/dw and g = G - kl d log p/dw (see `sampled_mlp
     dL/dmu = g        dL/drho = (g eps - kl / sigma) / (1 + e^-rho)
 
 Cost of a step with one draw: three matrix products a layer (two for the first), and one compiled pass over the weights
-that takes the step and makes the next step's noise and draw (`bench.core.compiled_mixture`). Memory: 6 P numbers.
+that takes the step and makes the next step's noise and draw (`mixture_loops` beside this file). Memory: 6 P numbers.
 Shapes: B rows, P scalar weights.
 """
 
@@ -42,7 +42,7 @@ class MixtureMlp:
         self.epsilon, self.weights = torch.empty_like(self.mu), torch.empty_like(self.mu)
         self.from_data = torch.zeros_like(self.mu)
         self._network = ReluNetwork(layout, self.weights, self.from_data, batch_size)
-        self._loops = loops_for(self.mu, "compiled_mixture")
+        self._loops = loops_for(self.mu, "mixture_loops")
         self._prior = np.array([prior.std**-2, 2 * prior.steepness, prior.steepness, prior.offset], dtype=np.float32)
 
     def draw(self, noise: StepNoise) -> None:

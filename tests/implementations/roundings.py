@@ -8,7 +8,7 @@ from bench.core.noise import LANES
 
 UNIT = 2.0**-24  # unit roundoff of float32: the largest relative error of one operation
 
-# Relative errors of the functions in `bench.core.compiled`, whatever multiplications and additions are fused, in units.
+# Relative errors of the functions of compiled loops, whatever multiplications and additions are fused, in units.
 # e^x: .8 of the reduced argument, .9 of the polynomial, 1 of the sum with 1; the last product is exact.
 EXP = 4 * UNIT
 # log x has the largest at 1/sqrt(2), where .347 - .693 remains: .35 and .2 of .347, and 1 of the last sum.

@@ -172,7 +172,7 @@ def test_the_fused_pass_takes_the_plain_steps(name):
 
 
 def test_several_threads_take_the_same_steps(monkeypatch):
-    monkeypatch.setattr("bench.core.compiled.SERIAL_BELOW", 100)  # so that two threads share even this small network
+    monkeypatch.setattr("bench.core.noise_loops.SERIAL_BELOW", 100)  # so that two threads share even this small network
     results = []
     before = torch.get_num_threads()
     try:

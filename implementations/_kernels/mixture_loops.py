@@ -1,7 +1,7 @@
 """One pass over Gaussian weights with a mixture prior: gradient, plain SGD, and the draw for the next step.
 
 The plain form of every number is `implementations._kernels.mixture_mlp`; the prior is that of
-`implementations._kernels.scale_mixture`. See `bench.core.compiled` for shapes and for numba's cache.
+`implementations._kernels.scale_mixture`. See `implementations._kernels.weight_loops` for shapes.
 """
 
 # mypy: allow-untyped-defs, allow-untyped-calls, allow-any-generics, no-warn-return-any
@@ -11,7 +11,8 @@ from __future__ import annotations
 import numpy as np
 from numba import float32, prange, uint32, uint64
 
-from bench.core.compiled import BLOCK, STRIDE, exp32, inner, loop, normal_block, softplus32
+from bench.core.noise_loops import BLOCK, inner, loop, normal_block
+from implementations._kernels.passes import STRIDE, exp32, softplus32
 
 
 @inner

@@ -1,6 +1,6 @@
 """Passes over the scales of pyro_hidden_layer's weights; their plain form is `implementations._kernels.hidden_layer`.
 
-See `bench.core.compiled` for shapes and for numba's cache.
+See `implementations._kernels.weight_loops` for shapes.
 """
 
 # mypy: allow-untyped-defs, allow-untyped-calls, allow-any-generics, no-warn-return-any
@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from numba import float32, prange
 
-from bench.core.compiled import STRIDE, exp32, inner, log32, loop
+from bench.core.noise_loops import inner, log32, loop
+from implementations._kernels.passes import STRIDE, exp32
 
 
 @inner
