@@ -58,6 +58,12 @@ COMMANDS = {
 }
 
 
+GONE = {
+    "submit": "submit is gone: give others your results folder, which they check by: bench compare FOLDER --verify",
+}
+"""Commands of older versions, and what to say of each."""
+
+
 class Parser(argparse.ArgumentParser):
     """A parser whose errors are one line: they raise ConfigError."""
 
@@ -89,6 +95,8 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
     name, *rest = words
     if name.startswith("-"):
         return _top().parse_args(words)  # --help and --version end the process, other words are an error
+    if name in GONE:
+        raise ConfigError(GONE[name])
     if name not in COMMANDS:
         raise unknown_name("command", one_line(name, LONGEST), COMMANDS)
     module, _, function = COMMANDS[name].place.partition(":")

@@ -20,8 +20,7 @@ from bench.plan.manifests import DOCUMENTS, GROUPS
 from bench.plan.recipes import PROFILES, profile, profile_of_task
 from bench.plan.registry import refused_for_its_name
 from bench.run.devices import check_device, check_device_name
-from bench.run.remote.interpreters import interpreters, with_their_cells
-from bench.run.remote.opening import is_pool
+from bench.run.executors import is_remote
 
 MOST_SEEDS = 10_000  # in one call; for every seed, cells are in memory
 LARGEST_SEED = 2**63 - 1
@@ -233,13 +232,6 @@ def add_selection(parser: argparse.ArgumentParser) -> None:
         "--seeds", type=seeds, default=(0,), metavar="N", help="a count (3) or a list (0,4,7; one seed: 4,)"
     )
     parser.add_argument("--apart", action="store_true", help="train each seed alone, so that training times count")
-    parser.add_argument(
-        "--interpreter",
-        action="append",
-        default=[],
-        metavar="APPROACH=PATH",
-        help="another Python for an approach whose framework this Python lacks (docs/interpreters.md)",
-    )
     add_task(parser)
     add_record_options(parser, reads=False)
 
@@ -285,7 +277,7 @@ def select(arguments: argparse.Namespace) -> list[Cell]:
         if refused is not None:  # the user may mean this approach or the suite's one of the same name
             raise ConfigError(f"approach {name} ({refused.where}) cannot be used: {refused.error}")
     check_device_name(arguments.device)
-    if not is_pool(getattr(arguments, "executor", "process")):  # a pool does not use this machine's devices
+    if not is_remote(getattr(arguments, "executor", "process")):  # a cluster does not use this machine's devices
         check_device(arguments.device)
         check_gpu(arguments.precision, arguments.device)
     selection = Selection(
@@ -299,7 +291,7 @@ def select(arguments: argparse.Namespace) -> list[Cell]:
         precision=arguments.precision,
         apart=arguments.apart,
     )
-    return with_their_cells(cells(selection), selection, interpreters(arguments.interpreter))
+    return cells(selection)
 
 
 def check_conditions(arguments: argparse.Namespace) -> None:

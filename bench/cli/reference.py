@@ -18,8 +18,8 @@ from bench.judge.gate.reference import STAGES, RecipeToDo, cells_of_stage, in_co
 from bench.plan.cells import Cell, Selection
 from bench.plan.costs import estimates, speed_here
 from bench.run.devices import check_device
+from bench.run.executors import is_remote, threads_of_a_fit
 from bench.run.existing import final
-from bench.run.remote.opening import is_pool, threads_of_a_fit
 from bench.show.table import Table
 from bench.show.terminal import shown
 
@@ -56,7 +56,7 @@ def _reference(arguments: argparse.Namespace) -> int:
     if arguments.run:
         refuse_to_write(arguments, "--results DIR")
     say_if_shipped(arguments)
-    if not is_pool(arguments.executor):
+    if not is_remote(arguments.executor):
         check_device(arguments.device)
     code, lines = 0, []
     for name in arguments.stages or NAMES:

@@ -27,9 +27,9 @@ from bench.plan.computations import arrange, checkpoint_key, fit_keys
 from bench.plan.costs import CostEstimate, Speed, estimates, speed_here, time_for
 from bench.plan.freshness import is_stale
 from bench.plan.recipes import profile
+from bench.run.executors import is_remote, threads_of_a_fit
 from bench.run.existing import existing, final, is_final
 from bench.run.progress import console_of, is_screen
-from bench.run.remote.opening import is_pool, threads_of_a_fit
 from bench.show.table import Table
 from bench.show.terminal import shown
 
@@ -82,7 +82,7 @@ def add_status(parser: argparse.ArgumentParser) -> None:
 def _run(arguments: argparse.Namespace) -> int:
     check_training(arguments)
     chosen = select(arguments)
-    if not is_pool(arguments.executor):
+    if not is_remote(arguments.executor):
         check_task_data(profile(arguments.profile).task, arguments.data_dir)
     started = time.monotonic()
     results = train(chosen, arguments, arguments.json)

@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING
 
 from bench.cli import INCOMPLETE
 from bench.cli.options import count, existing_folder, positive, seconds, threads, warn
+from bench.core import locks
 from bench.core.errors import ConfigError
 from bench.core.store import Store
 from bench.core.text import one_line
 from bench.plan.cells import Cell
 from bench.plan.costs import estimates, speed_here
+from bench.run.executors import open_executor, threads_of_a_fit
 from bench.run.options import Options
 from bench.run.progress import JsonLines, Progress
-from bench.run.remote.interpreters import interpreters
-from bench.run.remote.opening import open_executor, threads_of_a_fit
 
 if TYPE_CHECKING:
     from bench.run.runner import Result
@@ -41,9 +41,8 @@ def add_training(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--executor",
         default="process",
-        help="process (default): each fit in a process of its own; inline: in this process; dask: workers on this "
-        "machine's cores or GPUs; dask://HOST:PORT or tls://HOST:PORT: workers of a scheduler; slurm, pbs, sge, lsf or "
-        "htcondor: jobs of a queue (docs/cluster.md)",
+        help="process (default): each fit in a process of its own; inline: in this process; "
+        "dask://HOST:PORT or tls://HOST:PORT: the workers of a Dask scheduler (docs/cluster.md)",
     )
     parser.add_argument(
         "--workers",
@@ -51,13 +50,6 @@ def add_training(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="fits at a time: with more than one, measured times do not count (default: 1; on a cluster: as many as "
         "have room)",
-    )
-    parser.add_argument(
-        "--job",
-        action="append",
-        default=[],
-        metavar="NAME=VALUE",
-        help="option of a queue's jobs, overrides Dask's configuration: walltime=04:00:00, queue=gpu, memory=8GB",
     )
     parser.add_argument("--time-limit", type=positive, metavar="SECONDS", help="most seconds for one fit and its cells")
     parser.add_argument("--memory-limit", type=positive, metavar="MIB", help="most address space of a fit's process")
@@ -104,15 +96,14 @@ def train(chosen: Sequence[Cell], arguments: argparse.Namespace, as_json: bool =
         root=str(arguments.results.resolve()),
         data_dir=str(arguments.data_dir.resolve()) if arguments.data_dir else None,
         threads=a_fits_threads,
-        interpreters=interpreters(getattr(arguments, "interpreter", ())),
         checkpoint_every_s=arguments.checkpoint_every,
         memory_mib=arguments.memory_limit,
         at_once=arguments.workers or 1,
     )
-    executor = open_executor(arguments.executor, arguments.device, arguments.threads, arguments.workers, arguments.job)
-    with contextlib.nullcontext() if isinstance(executor, str) else contextlib.closing(executor):
-        at_once = 1 if isinstance(executor, str) else executor.width()
-        watcher = JsonLines() if as_json else Progress(costs, quiet=arguments.quiet, at_once=at_once)
+    if not locks.are_kept(store.root):
+        warn("this disk grants a lock twice, so let no second run work on this folder; docs/cluster.md says more")
+    with contextlib.closing(open_executor(arguments.executor, arguments.device, arguments.workers)) as executor:
+        watcher = JsonLines() if as_json else Progress(costs, quiet=arguments.quiet, at_once=executor.width())
         try:
             results = run(chosen, store, options, watcher, executor, arguments.time_limit)
         finally:

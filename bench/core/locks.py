@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import secrets
 import socket
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -87,6 +88,17 @@ def is_held(root: Path, key: str) -> bool:
         return True
     except StoreError:
         return False
+
+
+def are_kept(root: Path) -> bool:
+    """Return whether a lock that is held is refused to others; on some network disks it is not."""
+    key = f"probe-{secrets.token_hex(4)}"
+    try:
+        with lock(root, key), contextlib.suppress(Busy), lock(root, key):
+            return False
+        return True
+    finally:
+        remove(_path(root, key), root)
 
 
 def holder(root: Path, key: str) -> Holder | None:

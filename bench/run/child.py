@@ -1,7 +1,7 @@
-"""Does one job in a child process and reports its events as lines of JSON. The child process ends when its run ends.
+"""Does work in a process of the fork server and reports its events as lines of JSON; `bench.run.supervisor` starts it.
 
-A child process of this interpreter's fork server begins at `forked`. A child process of another interpreter, or on
-another machine, begins at `python -m bench.run.remote`. `bench.run.supervisor` starts and watches both.
+The process has a session of its own, so that a signal to its process group reaches nobody else. When it ends, the
+processes that an approach has started end too. It ends when its run ends.
 """
 
 from __future__ import annotations
@@ -12,114 +12,126 @@ import gc
 import multiprocessing
 import os
 import resource
-import socket
-import sys
+import signal
+import threading
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from multiprocessing.connection import Connection
 from typing import NoReturn
 
-import msgspec
+import psutil
 
-from bench.core.environment import harness_hash, thread_variables
-from bench.core.errors import BenchError, ConfigError
+from bench.core.environment import thread_variables
+from bench.core.errors import BenchError
 from bench.plan import plugins
-from bench.plan.cells import cells
-from bench.plan.registry import manifests
+from bench.plan.cells import Cell
 from bench.run import output
-from bench.run.events import Ended, EpochEnded, Event, Measuring, Planned, Refused, Send, encode
-from bench.run.jobs import Job, PlanJob, WorkJob, check, data_folder, here
+from bench.run.events import Ended, EpochEnded, Event, Measuring, Refused, Send, encode
 from bench.run.options import Options
-from bench.run.orphans import GONE, end_with
 
+Work = Callable[[Send], object]
+"""What a child process does; it must be a function that can be pickled."""
+
+GONE = 1  # exit code of a process whose run has ended
+GRACE_S = 10.0  # for a process to end, before it is killed
 TIDY_EVERY_S = 2.0  # after an epoch, garbage is collected only if the last collection is older
+PR_SET_CHILD_SUBREAPER = 36  # see prctl(2)
 
 
-def forked(job: WorkJob, pipe: Connection, printed: str, owner: int) -> None:
-    """Do a job in a process of the fork server.
+def forked(
+    work: Work, threads: int | None, pipe: Connection, printed: str, owner: int, time_limit_s: float | None
+) -> NoReturn:
+    """Do the work, write its events to a pipe, and end this process.
+
+    If the work cannot be done, the last event says why. If a cell fails, its record says why.
 
     Args:
-        job: what to do.
+        work: what to do.
+        threads: threads of a fit; None for all.
         pipe: where its events go.
         printed: path of the file for the output of this process.
-        owner: number of the run's process; if that process ends, this one ends too.
+        owner: number of the run's process; if it ends, this one ends too.
+        time_limit_s: seconds after which the run ends this process.
     """
+    os.setsid()
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])  # the fork server has it blocked
+    _adopt_orphans()
     output.keep(os.open(printed, os.O_RDWR | os.O_APPEND))
-    os.environ.update(thread_variables(job.options.threads))
+    os.environ.update(thread_variables(threads))
     # A library may make locks here (tqdm does). By default, this process would use a fork server too, and its locks
     # would have names in the system, which Python removes when a process ends regularly. This process does not end so,
     # and Python would warn of the names. With plain forks, locks have no names.
     multiprocessing.set_start_method("fork", force=True)
-    end_with(owner, os.getppid())
-    serve(lambda: job, pipe.fileno())
-
-
-def serve(read: Callable[[], Job], pipe: int) -> NoReturn:
-    """Do the job that `read` returns, write its events to a pipe, and end this process.
-
-    If the job cannot be done, the last event says why. If a cell fails, its record says why.
-    """
-    lines = os.fdopen(pipe, "wb", closefd=False)
+    end_with(owner, os.getppid(), time_limit_s=time_limit_s)
+    lines = os.fdopen(pipe.fileno(), "wb", closefd=False)
 
     def send(event: Event) -> None:
         try:
             lines.write(encode(event) + b"\n")
             lines.flush()
         except BrokenPipeError:  # the run is gone; an exception would become a cell's record
-            os._exit(GONE)
+            leave(GONE)
 
     try:
-        do(read(), send)
+        work(send)
     except KeyboardInterrupt:
-        os._exit(GONE)
-    except (BenchError, msgspec.DecodeError) as error:
+        leave(GONE)
+    except BenchError as error:
         send(Refused(str(error)))
     except Exception as error:  # noqa: BLE001 - for example a missing device: the record of each cell says so
         traceback.print_exc()
         send(Refused(f"{type(error).__name__}: {error}".splitlines()[0]))
     else:
         send(Ended())
-    os._exit(0)  # everything is written; a regular exit of the frameworks would take a second
+    leave(0)
 
 
-def do(job: Job, send: Send) -> None:
-    """Do a job, or raise an error; end this process if its run is gone."""
-    if isinstance(job, PlanJob):
-        if job.harness != harness_hash():
-            raise ConfigError(
-                f"{sys.executable} imports another version of this package; install the same version there"
-            )
-        send(Planned(cells(job.selection)))
-        return
+def do(cells: Sequence[Cell], options: Options, send: Send) -> None:
+    """Fit and measure the cells of one computation in this process; end the process if its run is gone."""
     # Not at the top: they import torch, which takes seconds. The run itself imports this file, and needs no torch.
     from bench.run.contexts import OrphanedError
     from bench.run.process import work
 
-    _find_approaches(job)
-    bound_memory(job.options)
-    approach = job.cells[0].approach
-    if approach not in manifests():
-        raise ConfigError(
-            f"approach '{approach}' is not known on {socket.gethostname()}; install its package there, or "
-            f"start the workers with {plugins.VARIABLE}"
-        )
-    if job.expected is not None:
-        check(job.expected, here(approach, data_folder(job.options)))
+    os.environ[plugins.VARIABLE] = options.approaches  # it may have changed since the fork server started
+    bound_memory(options)
     try:
-        work(job.cells, job.options, _tidying(send))
+        work(cells, options, _tidying(send))
     except OrphanedError:
-        os._exit(GONE)
+        leave(GONE)
 
 
-def _find_approaches(job: WorkJob) -> None:
-    """Use the caller's path of approaches; on another machine, only the places that exist there."""
-    if job.expected is None:  # this machine; the variable may have changed since the fork server started
-        os.environ[plugins.VARIABLE] = job.options.approaches
-        return
-    for place in job.options.approaches.split(os.pathsep):
-        if os.path.exists(place):
-            plugins.add_to_path(place)
+def leave(code: int) -> NoReturn:
+    """End this process and those that it has started. Everything is written; a regular exit would take a second."""
+    with contextlib.suppress(psutil.Error):
+        for other in psutil.Process().children(recursive=True):
+            other.kill()
+    os._exit(code)
+
+
+def _adopt_orphans() -> None:
+    """Become the parent of every descendant that loses its own, so that `leave` finds it. Only Linux can do so."""
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def end_with(*processes: int, time_limit_s: float | None = None) -> None:
+    """End this process as soon as one of the given processes has ended: the run, or the parent.
+
+    The run ends this process at the time limit. If it does not, then something has stopped it: this process ends
+    itself, and lets the first of the given processes continue.
+    """
+
+    def wait(process: int) -> None:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            try:
+                psutil.Process(process).wait(None if time_limit_s is None else time_limit_s + GRACE_S)
+            except psutil.TimeoutExpired:
+                os.kill(processes[0], signal.SIGCONT)
+        leave(GONE)
+
+    for number in set(processes):
+        threading.Thread(target=wait, args=(number,), daemon=True, name="end with owner").start()
 
 
 def bound_memory(options: Options) -> None:

@@ -14,7 +14,6 @@ import msgspec
 from bench.core.reasons import in_words
 from bench.core.records import Record
 from bench.core.text import FRACTION
-from bench.plan.cells import Cell
 from bench.plan.recipes import profile
 
 
@@ -59,40 +58,12 @@ class Warned(_Event, frozen=True, tag="warning"):
     message: str
 
 
-class Placed(_Event, frozen=True, tag="place"):
-    """A child process runs under an interpreter of its own or on another machine."""
-
-    host: str
-    pid: int
-    parent: int
-    gpu: str  # CUDA_VISIBLE_DEVICES
-
-
-class Replaced(_Event, frozen=True, tag="again"):
-    """A fit restarts on another worker, because its worker died."""
-
-    attempt: int
-    host: str
-
-
 class Waiting(_Event, frozen=True, tag="waiting"):
     """Another process works on the fit."""
 
 
 class Tick(_Event, frozen=True, tag="tick"):
     """A child process is silent, but alive."""
-
-
-class AtWork(_Event, frozen=True, tag="fleet"):
-    """The number of fits that run or wait for a worker."""
-
-    fits: int
-
-
-class Planned(_Event, frozen=True, tag="cells"):
-    """The cells that another interpreter plans."""
-
-    cells: list[Cell]
 
 
 class Ended(_Event, frozen=True, tag="end"):
@@ -105,21 +76,7 @@ class Refused(_Event, frozen=True, tag="refused"):
     reason: str
 
 
-Event: TypeAlias = (
-    Started
-    | EpochEnded
-    | Measuring
-    | Recorded
-    | Warned
-    | Placed
-    | Replaced
-    | Waiting
-    | Tick
-    | AtWork
-    | Planned
-    | Ended
-    | Refused
-)
+Event: TypeAlias = Started | EpochEnded | Measuring | Recorded | Warned | Waiting | Tick | Ended | Refused
 Send: TypeAlias = Callable[[Event], object]
 
 RESULT_METRICS = ("accuracy", "rmse")  # the first that a record has is its `Recorded.result`

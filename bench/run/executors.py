@@ -1,115 +1,133 @@
-"""Runs each fit where the executor says: in a child process, in this process, or on a pool of Dask workers.
+"""Where fits run: in child processes, in this process, or on the workers of a Dask scheduler.
 
-The default is a new child process for each fit, because a crash then harms only that fit. Several child processes may
-work at a time, and an approach may have its own interpreter. A fit in this process is for debugging. A pool starts the
-child processes on its workers.
+The default is a new child process for each fit, because a crash then harms only that fit. A fit in this process is for
+debugging.
 """
 
 from __future__ import annotations
 
 import contextlib
+import re
 import resource
-import threading
-from collections.abc import Callable, Generator, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+import time
+from collections.abc import Callable, Generator, Sequence
+from functools import partial
 from typing import Protocol, TypeVar
 
-from bench.core.errors import FitCrashed, unknown_name
+from bench.core.errors import ConfigError, unknown_name
 from bench.plan.cells import Cell
-from bench.run.events import AtWork, Event
-from bench.run.jobs import WorkJob, work_job
+from bench.run.child import do
+from bench.run.events import Event, Tick
 from bench.run.options import Options
 from bench.run.supervisor import POLL_S, Events, supervise
 
 EXECUTORS = ("process", "inline")
-MOST = 1000  # computations at a time, even on a larger pool: each needs a waiting thread and open locks
+NAMES = (*EXECUTORS, "dask://HOST:PORT", "tls://HOST:PORT")
+MOST = 1000  # computations at a time, even on a larger cluster: each needs open locks
 FILES = 32  # most open files of a computation: a lock for each of its seeds (16 on a GPU), and its connections
+COUNT_EVERY_S = 1.0  # between two questions how many fits an executor can take
+_ADDRESS = re.compile(r"(?P<scheme>dask|tls)://(?P<place>(\[[0-9a-fA-F:]+\]|[\w.-]+):\d{1,5})")
+_SCHEMES = {"dask": "tcp", "tls": "tls"}  # Dask's own names
 
 Found = TypeVar("Found")
+Attempt = Generator[Event, None, Found | None]
+"""A fit with its records: yields events, and returns None if another process works on it."""
 
 
-class ParallelExecutor(Protocol):
-    """An executor that does several fits at a time."""
+class Executor(Protocol):
+    """Where fits run."""
 
     def width(self) -> int:
         """Return how many fits it can take now. At least 1: the first fit waits until a worker comes."""
 
-    def close(self) -> None:
-        """End the running fits and release the workers."""
+    def run_group(self, cells: Sequence[Cell], options: Options, time_limit_s: float | None) -> Events:
+        """Fit and measure the cells of one computation. Yield events, and Tick while there is none.
 
-
-class Pool(ParallelExecutor, Protocol):
-    """Worker processes that Dask manages, here or on other machines."""
-
-    def run_group(
-        self, cells: Sequence[Cell], options: Options, python: str, time_limit_s: float | None
-    ) -> Iterator[Event]:
-        """Fit and measure cells of one fit on a worker; `python`: another interpreter there, '' for the worker's own.
-
-        Many threads call this. If a worker dies, another one takes the fit. If that happens a few times, it raises
-        FitCrashed. After `close`, it raises KeyboardInterrupt.
+        Raises FitCrashed if the process dies, OutOfTime if it exceeds the limit. Closing the generator ends it.
         """
+
+    def close(self) -> None:
+        """Release the workers."""
 
 
 class Processes:
-    """A `ParallelExecutor` on this machine: each fit has its own process."""
+    """An `Executor` on this machine: each fit has its own process."""
 
-    def __init__(self, at_once: int) -> None:
+    def __init__(self, at_once: int = 1) -> None:
         """Do `at_once` fits at a time."""
-        self._at_once, self._closed = at_once, threading.Event()
+        self._at_once = at_once
 
     def width(self) -> int:
-        """See `ParallelExecutor.width`."""
+        """See `Executor.width`."""
         return self._at_once
 
+    def run_group(self, cells: Sequence[Cell], options: Options, time_limit_s: float | None) -> Events:
+        """See `Executor.run_group`."""
+        return supervise(partial(do, list(cells), options), options.threads, time_limit_s)
+
     def close(self) -> None:
-        """See `ParallelExecutor.close`."""
-        self._closed.set()
-
-    def while_open(self, events: Events) -> Events:
-        """Pass events on; after `close`, end the process that sends them and raise KeyboardInterrupt."""
-        try:
-            with contextlib.closing(events):
-                for event in events:
-                    if self._closed.is_set():
-                        raise KeyboardInterrupt
-                    yield event
-        except FitCrashed:
-            # Ctrl-C also reaches the child, and may end it before the main thread calls `close`. That is no crash.
-            if self._closed.wait(POLL_S):
-                raise KeyboardInterrupt from None
-            raise
+        """See `Executor.close`."""
 
 
-def run_group(
-    cells: Sequence[Cell], options: Options, executor: str | Processes | Pool, time_limit_s: float | None
-) -> Events:
-    """Fit and measure cells of one fit. Yield the child process's events, and Tick while it is silent.
+class Inline:
+    """An `Executor` that fits in this process, one after the other."""
 
-    Raises FitCrashed if the process dies, OutOfTime if it exceeds the limit. Closing the generator ends it.
+    def width(self) -> int:
+        """See `Executor.width`."""
+        return 1
+
+    def run_group(self, cells: Sequence[Cell], options: Options, time_limit_s: float | None) -> Events:
+        """See `Executor.run_group`; there is no limit."""
+        from bench.run.process import work  # not at the top: it imports torch, which most commands do not need
+
+        del time_limit_s
+        events: list[Event] = []
+        work(cells, options, events.append)
+        yield from events
+
+    def close(self) -> None:
+        """See `Executor.close`."""
+
+
+def is_remote(name: str) -> bool:
+    """Return whether an executor's name means other machines: every name does that is not in EXECUTORS."""
+    return name not in EXECUTORS
+
+
+def open_executor(name: str, device: str = "cpu", workers: int | None = None) -> Executor:
+    """Return the executor for a name that the user gives. The caller must close it.
+
+    Args:
+        name: one of NAMES.
+        device: device of the cells. If it is not cpu, each fit of a cluster has its own GPU.
+        workers: fits at a time. None: one child process, or as many as a cluster has workers for.
+
+    Raises:
+        ConfigError: the name is unknown, a package is not installed, or the cluster cannot be reached.
     """
-    if isinstance(executor, Processes):
-        yield from executor.while_open(run_group(cells, options, "process", time_limit_s))
-        return
-    python = options.interpreters.get(cells[0].approach, "")
-    if not isinstance(executor, str):
-        yield from executor.run_group(cells, options, python, time_limit_s)
-    elif python:
-        yield from supervise(work_job(cells, options), python, time_limit_s)
-    elif executor == "inline":
-        yield from _inline(cells, options)
-    elif executor == "process":
-        yield from supervise(WorkJob(list(cells), options, expected=None), "", time_limit_s)
-    else:
-        raise unknown_name("executor", executor, EXECUTORS)
+    found = _ADDRESS.fullmatch(name)
+    if found is not None:
+        from bench.run.remote import connect  # here: Dask is an optional extra
+
+        return connect(f"{_SCHEMES[found['scheme']]}://{found['place']}", device != "cpu", workers)
+    if name not in EXECUTORS:
+        raise unknown_name("executor", name, NAMES)
+    if name == "inline":
+        if workers is not None:
+            raise ConfigError("--workers is not for executor 'inline', which fits one after the other; try process")
+        return Inline()
+    if device != "cpu" and (workers or 1) > 1:
+        raise ConfigError(f"--workers {workers} would share device {device}; start a run for each GPU, with --device")
+    return Processes(workers or 1)
 
 
-def _inline(cells: Sequence[Cell], options: Options) -> Events:
-    from bench.run.process import work  # not at the top: it imports torch, which most commands do not need
+def threads_of_a_fit(name: str, threads: int | None, workers: int | None) -> int | None:
+    """Return the threads of a fit: `threads` if given, else an equal share of PyTorch's threads; None for all."""
+    if threads is None and name == "process" and (workers or 1) > 1:
+        import torch  # not at the top: it takes seconds, and most calls do not need it
 
-    events: list[Event] = []
-    work(cells, options, events.append)
-    yield from events
+        return max(1, torch.get_num_threads() // (workers or 1))
+    return threads
 
 
 def most_at_once() -> int:
@@ -123,39 +141,43 @@ def most_at_once() -> int:
 
 
 def run_queue(
-    executor: ParallelExecutor,
+    executor: Executor,
     queue: list[list[Cell]],
-    attempt: Callable[[list[Cell]], Found | None],
-    tell: Callable[[AtWork], object],
+    attempt: Callable[[list[Cell]], Attempt[Found]],
+    tick: Callable[[], object],
 ) -> Generator[Found, None, None]:
-    """Call `attempt` for every group of cells, as many at a time as the executor allows; yield results as they arrive.
+    """Start an `attempt` for every group of cells, as many at a time as the executor allows; yield what they return.
 
     Args:
-        executor: where the groups are fitted; closed on every exception.
-        queue: the groups; it is empty at the end.
-        attempt: called in threads. It returns None if another process works on the group, and is called again later.
-        tell: called now and then with the number of fits that run or wait for a worker.
+        executor: where the groups are fitted.
+        queue: the groups; it is empty at the end. A group that another process works on goes back to its end.
+        attempt: fits and measures a group.
+        tick: called now and then while all is silent.
     """
-    running: dict[Future[Found | None], list[Cell]] = {}
-    most = most_at_once()
-    threads = ThreadPoolExecutor(min(most, len(queue)) or 1, thread_name_prefix="bnn-bench-fit")
+    running: dict[Attempt[Found], list[Cell]] = {}
+    most, width, counted = most_at_once(), 0, -COUNT_EVERY_S
     try:
         while queue or running:
-            width = min(most, executor.width())  # even if the queue is empty: `width` may replace dead workers
+            if queue and time.monotonic() - counted >= COUNT_EVERY_S:
+                width, counted = min(most, executor.width()), time.monotonic()
             while queue and len(running) < width:
                 group = queue.pop(0)
-                running[threads.submit(attempt, group)] = group
-            tell(AtWork(len(running)))
-            done, _ = wait(running, timeout=POLL_S, return_when=FIRST_COMPLETED)
-            for future in done:
-                group = running.pop(future)
-                found = future.result()
-                if found is None:
-                    queue.append(group)
-                else:
-                    yield found
-    except BaseException:
-        executor.close()
-        raise
+                running[attempt(group)] = group
+            is_silent = True
+            for each, group in list(running.items()):
+                try:
+                    is_silent &= isinstance(next(each), Tick)
+                except StopIteration as end:
+                    del running[each]
+                    is_silent = False
+                    if end.value is None:
+                        queue.append(group)
+                    else:
+                        yield end.value
+            if is_silent:
+                tick()
+                time.sleep(POLL_S)
     finally:
-        threads.shutdown(wait=True, cancel_futures=True)
+        with contextlib.ExitStack() as ending:  # ends every process, also if the end of one of them fails
+            for each in running:
+                ending.callback(each.close)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -20,7 +19,6 @@ class Options:
     approaches: str = field(
         default_factory=plugins.path
     )  # $BNN_BENCH_APPROACHES: folders or files NAME.py, with os.pathsep between them
-    interpreters: Mapping[str, str] = field(default_factory=dict)  # {approach: path of its own Python}
     checkpoint_every_s: float | None = None  # least time between checkpoints; None: the default of `contexts`
     memory_mib: float | None = None  # most address space of a child process
     at_once: int = 1  # fits at a time on this machine

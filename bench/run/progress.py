@@ -18,7 +18,7 @@ from rich.text import Text
 from bench.core.text import counted, duration, one_line
 from bench.plan.cells import Cell
 from bench.plan.costs import CostEstimate
-from bench.run.events import EpochEnded, Event, Measuring, Recorded, Replaced, Started, Tick, Waiting, Warned
+from bench.run.events import EpochEnded, Event, Measuring, Recorded, Started, Tick, Waiting, Warned
 
 PLAIN_EVERY_S = 15.0  # least time between two plain lines about running fits
 REDRAWS_A_SECOND = 4
@@ -128,7 +128,8 @@ class Progress:
     def event(self, group: Sequence[Cell], event: Event) -> None:
         """See `Watcher`."""
         self._time.subtract_passed(self._fits.values())
-        if not group:  # an event about the workers, not about a fit
+        if not group:  # all fits are silent
+            self._show()
             return
         fit = self._fit(group[0])
         fit.is_waiting = isinstance(event, Waiting)
@@ -142,9 +143,6 @@ class Progress:
             fit.detail = "measuring"
         elif isinstance(event, Waiting):
             fit.title, fit.detail = group[0].title(), "another process works on it"
-        elif isinstance(event, Replaced):
-            fit.detail = f"starts again on {event.host}"
-            self._line(Text(f"{fit.title}: its worker died; {fit.detail}"))
         elif isinstance(event, EpochEnded):
             self._epoch(group, fit, event)
         elif isinstance(event, Recorded):

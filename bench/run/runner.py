@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import threading
 import time
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Protocol
+from typing import Literal, Protocol
 
 from bench.core.errors import FitCrashed, OutOfTime, StoreError
 from bench.core.locks import Busy, hold
@@ -17,8 +16,8 @@ from bench.core.records import Outcome
 from bench.core.store import Store
 from bench.plan.cells import Cell
 from bench.plan.computations import arrange, fit_keys
-from bench.run.events import Event, Recorded, Waiting, recorded
-from bench.run.executors import Pool, Processes, run_group, run_queue
+from bench.run.events import Event, Measuring, Recorded, Started, Tick, Waiting, recorded
+from bench.run.executors import Attempt, Executor, Inline, Processes, run_queue
 from bench.run.existing import final
 from bench.run.options import Options
 from bench.run.recording import empty_record, write_or_say_why
@@ -56,13 +55,12 @@ def run(
     store: Store,
     options: Options,
     watcher: Watcher,
-    executor: str | Processes | Pool = "process",
+    executor: Executor | Literal["process", "inline"] = "process",
     time_limit_s: float | None = None,
 ) -> list[Result]:
     """Run every cell that has no final record; return how each cell ended, in the order of `cells`.
 
     Seeds that can share a computation do so. An executor that is given by its name does one fit after the other.
-    `Processes` and a `Pool` do several at a time.
     """
     store.check_writable()
     results: dict[str, Result] = {}
@@ -72,44 +70,38 @@ def run(
             results[cell.identity] = Result(cell, record.outcome, in_words(record.reason), was_there=True)
     queue = arrange(cells, store, finished=results)
     watcher.begin(queue, len(results))
-    telling = threading.Lock()  # many threads call `tell`
-
-    def tell(group: Sequence[Cell], event: Event) -> None:
-        with telling:
-            watcher.event(group, event)
-
-    def attempt(group: list[Cell]) -> list[Result] | None:
-        try:
-            with hold(store.root, [cell.lock_key for cell in group]):
-                return _run_group(group, store, options, tell, executor, time_limit_s)
-        except Busy:  # another process works on the group; `attempt` is called again later
-            tell(group, Waiting())
-            time.sleep(BUSY_WAIT_S)
-            return None
-        except StoreError as error:  # these cells cannot be locked, read or written; others perhaps can
-            return [Result(cell, "failed", str(error), was_there=False) for cell in group]
-
     if isinstance(executor, str):
-        ended = _one_by_one(queue, attempt)
-    else:
-        ended = run_queue(executor, queue, attempt, partial(tell, []))
-    with contextlib.closing(ended):  # stops the threads on an exception
+        executor = Inline() if executor == "inline" else Processes()
+    attempt = partial(
+        _attempt, store=store, options=options, tell=watcher.event, executor=executor, time_limit_s=time_limit_s
+    )
+    with contextlib.closing(run_queue(executor, queue, attempt, lambda: watcher.event([], Tick()))) as ended:
         for found in ended:
             results.update({result.cell.identity: result for result in found})
     watcher.finish()
     return [results[cell.identity] for cell in cells]
 
 
-def _one_by_one(
-    queue: list[list[Cell]], attempt: Callable[[list[Cell]], list[Result] | None]
-) -> Generator[list[Result], None, None]:
-    while queue:
-        group = queue.pop(0)
-        found = attempt(group)
-        if found is None:
-            queue.append(group)
-        else:
-            yield found
+def _attempt(
+    group: list[Cell],
+    store: Store,
+    options: Options,
+    tell: Tell,
+    executor: Executor,
+    time_limit_s: float | None,
+) -> Attempt[list[Result]]:
+    """Fit and measure a group; return None if another process works on it."""
+    try:
+        with hold(store.root, [cell.lock_key for cell in group]):
+            return (yield from _run_group(group, store, options, tell, executor, time_limit_s))
+    except Busy:
+        tell(group, Waiting())
+        until = time.monotonic() + BUSY_WAIT_S
+        while time.monotonic() < until:
+            yield Tick()
+        return None
+    except StoreError as error:  # these cells cannot be locked, read or written; others perhaps can
+        return [Result(cell, "failed", str(error), was_there=False) for cell in group]
 
 
 def _run_group(
@@ -117,9 +109,9 @@ def _run_group(
     store: Store,
     options: Options,
     tell: Tell,
-    executor: str | Processes | Pool,
+    executor: Executor,
     time_limit_s: float | None,
-) -> list[Result]:
+) -> Generator[Event, None, list[Result]]:
     results: list[Result] = []
     open_cells = {cell.key: cell for cell in group}
     for cell in group:  # another process may have finished it while this one waited for the lock
@@ -136,12 +128,16 @@ def _run_group(
     reason, printed = told("crashed", ""), ""
     try:
         # closing: the child process must end before the locks are released
-        with contextlib.closing(run_group(todo, options, executor, limit_s)) as events:
+        with contextlib.closing(executor.run_group(todo, options, limit_s)) as events:
             for event in events:
+                if isinstance(event, (Started, Measuring, Recorded)) and event.key not in open_cells:
+                    raise FitCrashed(f"its process reported a cell that it was not given: {event.key[:80]!r}")
                 if isinstance(event, Recorded):
                     cell = open_cells.pop(event.key)
                     results.append(Result(cell, event.outcome, event.reason, was_there=False))
-                tell(todo, event)
+                if not isinstance(event, Tick):
+                    tell(todo, event)
+                yield event
     except OutOfTime as error:
         outcome, reason, printed = "out-of-time", told("out-of-time", error), error.printed
     except FitCrashed as error:

@@ -1,13 +1,10 @@
 """What the documents say in numbers of the committed records is still so, and where their links lead is there."""
 
 import re
-from collections import defaultdict
 from pathlib import Path
 
 import pytest
 
-from bench.core.store import Store
-from bench.plan.cells import Selection, cells
 from bench.show.page.content import load_documents
 
 TOP = Path(__file__).resolve().parents[2]
@@ -30,26 +27,6 @@ def test_every_link_leads_to_a_file_and_a_heading(page):
         target = (page.parent / place).resolve() if place else page
         assert target.exists(), f"{place} is not there"
         assert not anchor or anchor in anchors(target), f"{place}#{anchor} is no heading"
-
-
-def test_the_plan_on_paper_speaks_of_todays_fits_and_times():
-    """A plan of 10,000 fits within a seed's worth, and the mean time of a fit of seed 0 within a quarter."""
-    text = " ".join((TOP / "docs" / "cluster.md").read_text(encoding="utf-8").split())
-    n_seeds, n_fits = map(int, re.search(r"(\d+) seeds of its (\d+) fits, 10,000 fits", text).groups())
-    assert n_fits == len({cell.fit_key for cell in cells(Selection(profile="full", apart=True))})
-    assert abs(n_seeds * n_fits - 10_000) < n_fits
-    told = float(re.search(r"takes (\d+) s on two threads on average", text)[1])
-    seconds: dict[tuple[str, str], list[float]] = defaultdict(list)
-    planned = {(cell.approach, cell.recipe) for cell in cells(Selection(profile="full"))}
-    for record in Store(TOP / "results").all_records()[0]:
-        fit = (record.approach, record.recipe)
-        usual = ("full", "float32", "common", 0)  # other protocols' fits may be of one thread on a busy machine
-        if (record.profile, record.precision, record.protocol, record.seed) == usual and fit in planned:
-            times = record.timings
-            seconds[fit] = [times.fit_s, times.measure_s]
-    assert seconds.keys() == planned
-    mean = sum(map(sum, seconds.values())) / len(seconds)
-    assert abs(told / mean - 1) < 0.25
 
 
 def test_every_document_is_named_with_author_title_year_and_link():

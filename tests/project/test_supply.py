@@ -6,7 +6,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 PIN = re.compile(r"^([A-Za-z0-9._-]+)==([^\s;]+)", re.MULTILINE)
-EXTRAS = ("all", "bench", "cluster", "dask", "libraries", "lint", "mxnet", "pyro", "test", "torchvision")
+EXTRAS = ("all", "bench", "dask", "libraries", "lint", "mxnet", "pyro", "test", "torchvision")
 AGAIN = "run tox -e lock"
 
 

@@ -1,12 +1,13 @@
 """Workers of Dask: same numbers as in one process, over TLS, after a kill; refused clients; a scheduler that dies."""
 
+import asyncio
 import contextlib
+import dataclasses
 import json
 import os
 import signal
 import subprocess
 import sys
-import threading
 import time
 from pathlib import Path
 
@@ -14,22 +15,22 @@ import dask
 import psutil
 import pytest
 
-from bench.core.errors import BenchError, ConfigError, FitCrashed
+from bench.core.errors import ConfigError, StoreError
 from bench.core.store import Store
 from bench.plan.cells import Selection, cells
-from bench.run.events import AtWork, Measuring, Placed, Recorded, Replaced, Started
-from bench.run.jobs import work_job
+from bench.run import remote
+from bench.run.events import Recorded, Started
+from bench.run.executors import open_executor
 from bench.run.options import Options
-from bench.run.remote import dask_pool
-from bench.run.remote.opening import open_executor
-from bench.run.remote.task import FitAnswer, FitTask, do_task
+from bench.run.remote import Answer, Task, check_same, code_and_data, do_task
 from bench.run.runner import run
-from tests.run.watching import Recorder, assert_equal, interpreter, results
+from tests.run.watching import Recorder, assert_equal, results
 
 ROOT = Path(__file__).resolve().parents[2]
 PATIENCE_S = 600  # far more than anything takes here, on a machine as busy as may be
 LOCAL = ("--host", "127.0.0.1", "--no-dashboard")
 CHOSEN = cells(Selection(approaches=("mlp", "toy_mlp"), recipes=("published",), profile="smoke"))
+COMMON = [cell for cell in CHOSEN if (cell.approach, cell.protocol) == ("mlp", "common")]
 
 
 @contextlib.contextmanager
@@ -89,34 +90,37 @@ def certificates(folder):
 
 
 def test_over_tls_two_workers_give_the_numbers_of_one_process_though_one_is_killed(tmp_path, monkeypatch):
-    """Scheduler and workers are real processes. The worker of the first fit is killed as soon as its child starts."""
+    """Scheduler and workers are real processes. A worker is killed while its child process works."""
     here, there = Store(tmp_path / "here"), Store(tmp_path / "there")
     run(CHOSEN, here, Options(str(here.root), threads=1), Recorder(), "inline")
     options, setting = certificates(tmp_path / "ours")
     _, of_others = certificates(tmp_path / "others")
-    killed = []
+    workers, killed = [], []
 
     def kill(event):
-        if isinstance(event, Placed) and not killed:
-            killed.append(event.parent)
-            os.kill(event.parent, signal.SIGKILL)
+        at_work = [] if killed else [each for each in workers if len(each.children(recursive=True)) > 1]
+        if at_work:  # a fork server and its child
+            killed.append(at_work[0])
+            at_work[0].kill()
 
-    monkeypatch.setattr(dask_pool, "CONNECT_S", PATIENCE_S)
+    monkeypatch.setattr(remote, "CONNECT_S", PATIENCE_S)
     with processes() as start:
         _, address = scheduler(start, tmp_path, *options["scheduler"], "--protocol", "tls")
         for _ in range(2):
             worker = (f"tls://{address}", *LOCAL, "--nthreads", "1", "--no-nanny", "--memory-limit", "0")
             folder = ("--local-directory", str(tmp_path / "scratch"), "--death-timeout", str(PATIENCE_S))
-            start("distributed.cli.dask_worker", *worker, *folder, *options["worker"])
+            workers.append(
+                psutil.Process(start("distributed.cli.dask_worker", *worker, *folder, *options["worker"]).pid)
+            )
         assert_refused(address, setting, of_others)
         watcher = Recorder(kill)
         with dask.config.set(setting), contextlib.closing(open_executor(f"tls://{address}")) as pool:
             ended = run(CHOSEN, there, Options(str(there.root)), watcher, pool)
+            assert len(killed) == 1
             assert pool.width() == 1  # the other is gone
     assert {result.outcome for result in ended} == {"done"}
-    assert len(watcher.of(Replaced)) == 1
     assert len(watcher.of(Recorded)) == len(CHOSEN)
-    assert all(watcher.of(kind) for kind in (Started, Measuring, AtWork))  # not EpochEnded: the epochs are too short
+    assert watcher.of(Started)
     assert_equal(results(here), results(there))
 
 
@@ -129,7 +133,7 @@ def assert_refused(address, setting, of_others):
         ("tls", of_others, PATIENCE_S, "certificate verify failed"),
     ):
         with pytest.MonkeyPatch.context() as patch, dask.config.set(given):
-            patch.setattr(dask_pool, "CONNECT_S", seconds)
+            patch.setattr(remote, "CONNECT_S", seconds)
             with pytest.raises(ConfigError, match=words) as caught:
                 open_executor(f"{name}://{address}")
         assert "\n" not in str(caught.value)
@@ -154,7 +158,7 @@ def test_a_scheduler_that_dies_and_a_connection_that_cannot_be_made_end_a_run_in
         command = [sys.executable, "-c", SOMEBODY_THEN_NOBODY, *words, "--executor", f"dask://{address}"]
         pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, "cwd": ROOT}
         with subprocess.Popen(command, **pipes) as runs:
-            assert any("fleet" in line for line in runs.stdout)
+            assert any('"start"' in line for line in runs.stdout)
             process.kill()
             told, said = runs.communicate(timeout=PATIENCE_S)
     assert (told.splitlines()[-1], runs.returncode) == ("2", 2)
@@ -163,59 +167,141 @@ def test_a_scheduler_that_dies_and_a_connection_that_cannot_be_made_end_a_run_in
     assert unreached.startswith("error: tls://127.0.0.1:9 needs a certificate; ")
 
 
-@pytest.fixture(scope="module")
-def pool():
-    """A cluster on this machine with two workers, each for one GPU. No GPU needs to exist."""
-    with contextlib.closing(dask_pool.start_local(0, devices=("3", "GPU-7"))) as made:
-        yield made
+def test_a_task_that_kills_every_worker_is_given_up(tmp_path):
+    """The task is not a fit: its options have no place to work in, which the pickle of the worker notices."""
+    with processes() as start:
+        _, address = scheduler(start, tmp_path)
+        start("distributed.cli.dask_worker", f"tcp://{address}", *LOCAL, "--nthreads", "3", "--memory-limit", "0")
+        with contextlib.closing(open_executor(f"dask://{address}")) as pool:
+            while pool.width() < 3:
+                time.sleep(0.05)
+            store = Store(tmp_path / "results")
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(remote, "_on_worker", kills_its_worker)
+                (ended,) = run(CHOSEN[-1:], store, Options(str(store.root)), Recorder(), pool)
+    assert "4 workers died in turn while they ran it" in ended.reason
 
 
-def fit_task(python):
-    return FitTask(work_job(CHOSEN[:1], Options("elsewhere", threads=2)), {}, python)
+def kills_its_worker(task):
+    os.kill(os.getpid(), signal.SIGKILL)
 
 
-def done(pool, python):
-    """Let a worker do a task with the program `python`; return the events, and the answer or the error."""
-    events, generator = [], pool.do(fit_task(python))
-    try:
-        while True:
-            events.append(next(generator))
-    except StopIteration as end:
-        return events, end.value
-    except BenchError as error:
-        return events, error
+def fit_task(folder, **changes):
+    chosen = COMMON
+    task = Task(chosen, Options(str(folder), threads=1), {}, None, code_and_data(chosen[0].approach, None))
+    return task._replace(**changes)
 
 
-def test_a_worker_has_one_gpu_and_a_fit_as_many_threads_as_asked_for(pool, tmp_path):
-    assert pool.width() == 2
-    place = '{\\"kind\\":\\"place\\",\\"host\\":\\"h\\",\\"pid\\":$OMP_NUM_THREADS,\\"parent\\":0'
-    text = f'echo "{place},\\"gpu\\":\\"$CUDA_VISIBLE_DEVICES\\"}}"; sleep 1; echo \'{{"kind":"end"}}\''
-    python, seen = interpreter(tmp_path, text), []
-    threads = [threading.Thread(target=lambda: seen.append(done(pool, python))) for _ in range(2)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    told = [event for events, _ in seen for event in events if isinstance(event, Placed)]
-    assert {event.gpu for event in told} == {"3", "GPU-7"}
-    assert {event.pid for event in told} == {2}  # the program writes its number of threads in this field
-    assert [answer.failure for _, answer in seen] == ["", ""]
+def test_a_task_returns_the_files_of_its_fit_alone(tmp_path):
+    answer = do_task(fit_task(tmp_path))
+    assert answer == Answer(answer.files)
+    assert sorted(Path(name).suffix for name in answer.files) == [".json", ".npz", ".safetensors"]
+    assert list(tmp_path.iterdir()) == []
 
 
-def test_a_task_that_kills_every_worker_is_given_up(pool, tmp_path):
-    _, error = done(pool, interpreter(tmp_path, f"echo x >> {tmp_path}/deaths; kill -9 $PPID; sleep 60"))
-    assert isinstance(error, FitCrashed)
-    assert "3 workers died in turn" in str(error)
-    assert (tmp_path / "deaths").read_text() == "x\n" * 3
+def test_a_stored_posterior_travels_and_is_not_trained_again(tmp_path):
+    first = do_task(fit_task(tmp_path)).files
+    again = do_task(fit_task(tmp_path, files={name: content for name, content in first.items() if "fits" in name}))
+    (posterior,) = [name for name in first if "fits" in name]
+    assert again.files[posterior] == first[posterior]
 
 
-def test_a_child_that_crashes_does_not_harm_its_worker_and_its_output_comes_back(tmp_path):
-    answer = do_task(fit_task(interpreter(tmp_path, "echo why >&2; kill -SEGV $$")), lambda event: None)
-    assert answer == FitAnswer({}, "its process was ended by SIGSEGV", printed="why")
+def test_a_task_that_the_run_has_released_or_that_takes_too_long_ends(tmp_path):
+    assert do_task(fit_task(tmp_path), wanted=lambda: False).failure == "the run does not wait for it any more"
+    answer = do_task(fit_task(tmp_path, time_limit_s=0.0))
+    assert (answer.out_of_time, "raise --time-limit" in answer.failure) == (True, True)
 
 
-def test_a_task_that_the_run_has_released_ends_its_child(tmp_path):
-    program = interpreter(tmp_path, f"echo $$ > {tmp_path}/pid; exec sleep 600")
-    answer = do_task(fit_task(program), lambda event: None, wanted=lambda: (tmp_path / "pid").exists() is False)
-    assert "does not wait for it any more" in answer.failure
-    assert not psutil.pid_exists(int((tmp_path / "pid").read_text()))
+@pytest.mark.parametrize(
+    ("found", "words"),
+    [
+        ({"code of the suite": "0"}, "the code of the suite on .* differs"),
+        ({"code of the approach": "0"}, "the code of the approach on .* differs"),
+        ({"list of data files": "0"}, "the list of data files on .* differs"),
+        ({"mnist": None}, "data set 'mnist' is not on"),
+    ],
+)
+def test_a_machine_that_would_give_other_numbers_is_refused(found, words):
+    here = code_and_data("mlp", None)
+    check_same(here, here)
+    with pytest.raises(ConfigError, match=words):
+        check_same(here, {name: value for name, value in {**here, **found}.items() if value is not None})
+    with pytest.raises(ConfigError, match="the approach is not known on"):
+        check_same(here, code_and_data("nobody", None))
+
+
+class Answering:
+    """A client whose every task has one answer."""
+
+    def __init__(self, answer):
+        self.answer = answer
+
+    def submit(self, *_, **__):
+        return self
+
+    def done(self):
+        return True
+
+    def result(self):
+        return self.answer
+
+    def cancel(self):
+        pass
+
+
+def test_only_the_expected_files_of_a_worker_are_written(tmp_path):
+    files = do_task(fit_task(tmp_path)).files
+    strange = {"../outside": b"x", "/etc/outside": b"x", "records/mlp/other.json": b"{}", "fits/0/posterior": b"x"}
+    store = Store(tmp_path / "results")
+    pool = remote.DaskPool(Answering(Answer({**files, **strange})), gpu=False, workers=1)
+    (ended,) = run(COMMON, store, Options(str(store.root)), Recorder(), pool)
+    assert ended.outcome == "done"
+    written = {path.relative_to(store.root).as_posix() for path in store.root.rglob("*") if path.is_file()}
+    assert {name for name in written if not name.startswith("locks/")} == set(files)
+    assert not (tmp_path / "outside").exists()
+
+
+@pytest.mark.parametrize("change", ["cut", "of another cell"])
+def test_a_record_that_does_not_arrive_whole_is_none(tmp_path, change):
+    files = do_task(fit_task(tmp_path)).files
+    (name,) = [name for name in files if name.endswith(".json")]
+    other = do_task(fit_task(tmp_path, cells=CHOSEN[:1])).files
+    found = files[name][:200] if change == "cut" else next(each for key, each in other.items() if key.endswith(".json"))
+    store = Store(tmp_path / "results")
+    pool = remote.DaskPool(Answering(Answer({**files, name: found})), gpu=False, workers=1)
+    (ended,) = run(COMMON, store, Options(str(store.root)), Recorder(), pool)
+    assert (ended.outcome, ended.reason) == ("failed", "its record did not arrive whole")
+
+
+def test_a_full_disk_ends_no_other_fit(tmp_path, monkeypatch):
+    def full(*_):
+        raise StoreError("no space left")
+
+    files = do_task(fit_task(tmp_path)).files
+    monkeypatch.setattr(remote, "write_atomically", full)
+    store = Store(tmp_path / "results")
+    pool = remote.DaskPool(Answering(Answer(files)), gpu=False, workers=1)
+    (ended,) = run(COMMON, store, Options(str(store.root)), Recorder(), pool)
+    assert (ended.outcome, ended.reason) == ("failed", "no space left")
+
+
+def test_a_worker_uses_its_own_data_where_the_runs_folder_is_not_there(tmp_path, monkeypatch):
+    monkeypatch.setenv(remote.plugins.VARIABLE, str(tmp_path))
+    options = Options("results", data_dir=str(tmp_path), approaches="/nowhere")
+    found = remote._as_here(options)
+    assert (found.data_dir, found.approaches) == (str(tmp_path), str(tmp_path))
+    assert remote._as_here(dataclasses.replace(options, data_dir="/nowhere")).data_dir is None
+
+
+@pytest.mark.parametrize(
+    ("error", "cause", "words"),
+    [
+        (OSError("timed out"), OSError(111, "Connection refused"), "[Errno 111] Connection refused"),
+        (OSError("timed out"), asyncio.CancelledError(), "timed out"),  # the first cause has no words
+        (RuntimeError(), None, "RuntimeError"),
+    ],
+)
+def test_a_scheduler_that_does_not_answer_is_told_in_the_words_of_the_first_cause_that_has_some(error, cause, words):
+    error.__cause__ = cause
+    text = remote._why_no_answer("tcp://127.0.0.1:1", error)
+    assert f"no Dask scheduler answers at tcp://127.0.0.1:1 ({words})" in text

@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from bench.run.events import EpochEnded, Placed, Recorded, Tick, decode, encode, losses
+from bench.run.events import EpochEnded, Recorded, Tick, decode, encode, losses
 
 
 @pytest.mark.parametrize(
@@ -15,7 +15,6 @@ from bench.run.events import EpochEnded, Placed, Recorded, Tick, decode, encode,
             b'{"kind":"epoch","epoch":1,"of":9,"trace":{"loss":null}',
         ),
         (Recorded("k", "failed", "two\nlines\x1b[2J"), b'"reason":"two\\nlines\\u001b[2J"'),
-        (Placed("here", 3, 2, "GPU-7"), b'"gpu":"GPU-7"'),
     ],
 )
 def test_an_event_is_one_line_and_comes_back(event, line):

@@ -1,61 +1,96 @@
-"""How a child process is read, ended and reported; shell scripts take the place of Python."""
+"""How a child process is read, ended and reported; small functions take the place of a fit."""
 
 import os
+import signal
 import subprocess
 import sys
+import time
+from functools import partial
+from pathlib import Path
 from types import SimpleNamespace
 
 import psutil
 import pytest
 
 from bench.core.environment import thread_variables
-from bench.core.errors import FitCrashed, OutOfTime
+from bench.core.errors import BenchError, FitCrashed, OutOfTime
 from bench.core.store import Store
 from bench.plan import plugins, registry
-from bench.plan.cells import Selection, cells
 from bench.run import child, process, supervisor
-from bench.run.events import Recorded, Tick, Waiting
-from bench.run.jobs import WorkJob, plan_job, work_job
+from bench.run.events import Recorded, Started, Tick, Waiting
 from bench.run.options import Options
 from bench.run.output import KEPT_BYTES
 from bench.run.runner import run
 from bench.run.supervisor import supervise
 from tests.run.outside import ROOT, TOY, chosen, put
-from tests.run.watching import Recorder, interpreter
+from tests.run.watching import Recorder
 from tests.stress.processes import PATIENCE_S, is_alive
 
-JOB = plan_job(Selection(approaches=("uniform",)))
-TOY_CELLS = cells(Selection(approaches=("toy_mlp",), protocols=("common",), profile="smoke"))
+
+def listen(work, **options):
+    return [event for event in supervise(work, **options) if not isinstance(event, Tick)]
 
 
-def listen(python, **options):
-    return [event for event in supervise(JOB, python, **options) if not isinstance(event, Tick)]
+def works(send):
+    send(Waiting())
+    os.write(1, b"noise\n")
+    os.system("echo noise")
+    send(Started("k"))
 
 
-def test_events_are_read_line_by_line_and_the_child_is_ended_after_the_last(tmp_path):
-    said = 'echo $$ > pid; read job; printf \'{"kind":"waiting"}\\n{"ki\'; sleep 0.1; printf \'nd":"waiting"}\\n\'; '
-    program = interpreter(tmp_path, f'cd {tmp_path}; {said} echo \'{{"kind":"end"}}\'; sleep 600')
-    assert listen(program) == [Waiting(), Waiting()]
-    assert not is_alive(int((tmp_path / "pid").read_text()))
+def test_events_are_read_line_by_line_and_output_of_a_framework_does_not_mix_with_them(capfd):
+    assert listen(works) == [Waiting(), Started("k")]
+    assert capfd.readouterr() == ("", "")
+
+
+def ends_by(number, send):
+    os.kill(os.getpid(), number)
+
+
+def ends_with_words(send):
+    os.write(2, b"no module named bench\n")
+    os._exit(3)
+
+
+def writes(line, send):
+    """Write a line to every pipe of this process, of which one is that of the events."""
+    for number in range(3, 64):
+        try:
+            os.write(number, line + b"\n")
+        except OSError:
+            continue
+
+
+def refuses(send):
+    os.write(1, b"why\n")
+    raise BenchError("other code")
 
 
 @pytest.mark.parametrize(
-    ("text", "words", "printed"),
+    ("work", "words", "printed"),
     [
-        ("kill -SEGV $$", "ended by SIGSEGV", ""),
-        ("kill -KILL $$", "SIGKILL; the system does so when memory runs out", ""),
-        ("echo 'no module named bench' >&2; exit 3", "exit code 3: no module named bench", "no module named bench"),
-        ("echo hello", "a line that is not an event: b'hello'", ""),
-        ('echo why >&2; echo \'{"kind":"refused","reason":"other code"}\'', "other code", "why"),
+        (partial(ends_by, signal.SIGSEGV), "ended by SIGSEGV", ""),
+        (partial(ends_by, signal.SIGKILL), "ended by SIGKILL$", ""),
+        (partial(ends_by, signal.SIGRTMIN + 1), f"ended by signal {signal.SIGRTMIN + 1}", ""),
+        (ends_with_words, "exit code 3: no module named bench", "no module named bench"),
+        (partial(writes, b"hello"), "a line that is not an event: b'hello'", ""),
+        (refuses, "other code", "why"),
     ],
 )
-def test_the_error_says_how_a_child_ended_and_has_its_output(tmp_path, text, words, printed):
+def test_the_error_says_how_a_child_ended_and_has_its_output(work, words, printed):
     with pytest.raises(FitCrashed, match=words) as caught:
-        listen(interpreter(tmp_path, text))
+        listen(work)
     assert caught.value.printed == printed
 
 
-def test_a_fork_server_that_ends_is_an_error_of_the_fit(tmp_path, monkeypatch):
+def test_only_a_kill_while_linux_counts_one_for_memory_is_said_to_be_for_memory(monkeypatch):
+    counts = iter([4, 5])
+    monkeypatch.setattr(supervisor, "_killed_for_memory", lambda: next(counts))
+    with pytest.raises(FitCrashed, match="ended by SIGKILL: memory ran out"):
+        listen(partial(ends_by, signal.SIGKILL))
+
+
+def test_a_fork_server_that_ends_is_an_error_of_the_fit(monkeypatch):
     context = supervisor.process_context()
     monkeypatch.setattr(supervisor, "process_context", lambda: context)
 
@@ -63,67 +98,141 @@ def test_a_fork_server_that_ends_is_an_error_of_the_fit(tmp_path, monkeypatch):
         raise EOFError("unexpected EOF")
 
     monkeypatch.setattr(context.Process, "start", ended)
-    job = work_job(TOY_CELLS[:1], Options(str(tmp_path)))
     with pytest.raises(
         FitCrashed, match=r"process does not start \(unexpected EOF\); this happens where memory is short"
     ):
-        list(supervise(job))
+        listen(works)
 
 
-def test_a_child_that_closes_its_output_and_goes_on_is_not_waited_for(tmp_path, monkeypatch):
-    how_it_ended = supervisor._how_it_ended
-
-    def at_once(process, printed):
-        """Do not wait for an end that does not come. Only here: `_end`, called later, has its time."""
-        with pytest.MonkeyPatch.context() as patched:
-            patched.setattr(supervisor, "GRACE_S", 0)
-            return how_it_ended(process, printed)
-
-    monkeypatch.setattr(supervisor, "_how_it_ended", at_once)
-    with pytest.raises(FitCrashed, match="closed its output and went on") as caught:
-        listen(interpreter(tmp_path, "echo noise >&2; exec >&-; exec sleep 600"))
-    assert caught.value.printed == "noise"
+def closes_its_output(send):
+    os.closerange(3, 64)
+    time.sleep(600)
 
 
-def test_only_the_end_of_what_a_child_prints_is_kept(tmp_path):
+def test_a_child_that_closes_its_output_and_goes_on_is_not_waited_for(monkeypatch):
+    monkeypatch.setattr(supervisor, "GRACE_S", 0.1)
+    with pytest.raises(FitCrashed, match="closed its output and went on"):
+        listen(closes_its_output)
+
+
+def prints_much(send):
+    os.write(2, 2 * KEPT_BYTES * b"x" + b"end\n")
+    os._exit(1)
+
+
+def test_only_the_end_of_what_a_child_prints_is_kept():
     with pytest.raises(FitCrashed) as caught:
-        listen(interpreter(tmp_path, f"head -c {2 * KEPT_BYTES} /dev/zero | tr '\\0' x >&2; echo end >&2; exit 1"))
+        listen(prints_much)
     assert len(caught.value.printed) == KEPT_BYTES - 1  # less the last newline
     assert caught.value.printed.endswith("xend")
 
 
-def test_an_interpreter_that_is_not_there():
-    with pytest.raises(FitCrashed, match="/no/python does not start"):
-        listen("/no/python")
+def leaves_daemons(folder, send):
+    """Start a process in this group, and one in a session of its own whose parent has ended; wait for ever."""
+    for name in ("group", "daemon"):
+        if not os.fork():
+            if name == "daemon":
+                os.setsid()
+                if os.fork():
+                    os._exit(0)
+            (folder / f"{name}.new").write_text(str(os.getpid()))
+            (folder / f"{name}.new").rename(folder / name)
+            time.sleep(600)
+    os.write(2, b"busy")
+    while not all((folder / name).exists() for name in ("group", "daemon")):
+        time.sleep(0.01)
+
+
+def leaves_daemons_and_waits(folder, send):
+    leaves_daemons(folder, send)
+    (folder / "working").touch()
+    time.sleep(600)
+
+
+def gone(pids):
+    """Wait for the end of processes that have got a signal."""
+    deadline = time.monotonic() + PATIENCE_S
+    while any(map(is_alive, pids)) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    return not any(map(is_alive, pids))
+
+
+def left(folder):
+    return [int((folder / name).read_text()) for name in ("group", "daemon")]
 
 
 def test_a_child_that_takes_too_long_is_ended_with_what_it_started(tmp_path, monkeypatch):
     """The clock jumps behind the limit as soon as the child works, so that a busy machine does not matter."""
     working = tmp_path / "working"
-    program = interpreter(tmp_path, f"sleep 600 & echo $! > {tmp_path}/pid; echo busy >&2; touch {working}; wait")
     clock = SimpleNamespace(monotonic=lambda: 2000.0 if working.exists() else 0.0)
     monkeypatch.setattr(supervisor, "time", clock)
     with pytest.raises(OutOfTime, match="not finished within 1000 s; raise --time-limit") as caught:
-        listen(program, time_limit_s=1000)
+        listen(partial(leaves_daemons_and_waits, tmp_path), time_limit_s=1000)
     assert caught.value.printed == "busy"
-    assert not is_alive(int((tmp_path / "pid").read_text()))
+    assert gone(left(tmp_path))
 
 
-WAITS = (
-    "import os, subprocess as s, sys;"
-    "child = s.Popen([sys.executable, '-m', 'bench.run.remote', str(os.getpid())], stdout=s.DEVNULL);"
-    "print(child.pid, flush=True); child.wait()"
-)
+def test_processes_that_a_fit_has_forked_do_not_outlive_it(tmp_path):
+    assert listen(partial(leaves_daemons, tmp_path)) == []
+    assert gone(left(tmp_path))
 
 
-def test_a_child_ends_with_the_process_that_started_it():
-    """Its standard input stays open, so that only the end of its parent can end it."""
-    parent = subprocess.Popen(
-        [sys.executable, "-c", WAITS], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT
-    )
-    with parent:
-        started = psutil.Process(int(parent.stdout.readline()))
-        assert is_alive(started.pid)
+def test_a_signal_to_its_process_group_ends_the_child_alone():
+    with pytest.raises(FitCrashed, match="ended by SIGTERM"):
+        listen(partial(signals_its_group, signal.SIGTERM))
+
+
+def signals_its_group(number, send):
+    os.killpg(0, number)
+
+
+STOPPED = """
+import os, signal, sys, time
+from functools import partial
+from bench.run import child
+from bench.run.supervisor import supervise
+from tests.run.test_supervisor import stops_its_run
+child.GRACE_S = 0
+try:
+    list(supervise(partial(stops_its_run, os.getpid()), time_limit_s=5))
+except Exception as error:
+    print(type(error).__name__)
+"""
+
+
+def stops_its_run(run, send):
+    child.GRACE_S = 0
+    os.kill(run, signal.SIGSTOP)
+    time.sleep(600)
+
+
+def test_a_fit_that_stops_its_run_ends_at_the_limit_and_the_run_goes_on():
+    command = [sys.executable, "-c", STOPPED]
+    found = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=PATIENCE_S, check=True)
+    assert found.stdout.strip() in ("OutOfTime", "FitCrashed"), found.stderr  # whichever the run sees first
+
+
+WAITS = """
+import sys, time
+from tests.run.test_supervisor import says_who_it_is
+from bench.run.supervisor import supervise
+list(supervise(says_who_it_is))
+"""
+
+
+def says_who_it_is(send):
+    (Path(os.environ["WHO"]) / "pid.new").write_text(str(os.getpid()))
+    (Path(os.environ["WHO"]) / "pid.new").rename(Path(os.environ["WHO"]) / "pid")
+    time.sleep(600)
+
+
+def test_a_child_ends_with_the_process_that_started_it(tmp_path):
+    environ = {**os.environ, "WHO": str(tmp_path)}
+    with subprocess.Popen([sys.executable, "-c", WAITS], cwd=ROOT, env=environ) as parent:
+        while not (tmp_path / "pid").exists():
+            assert parent.poll() is None
+            time.sleep(0.05)
+        started = psutil.Process(int((tmp_path / "pid").read_text()))
         parent.kill()
         parent.wait()
         started.wait(PATIENCE_S)
@@ -131,7 +240,7 @@ def test_a_child_ends_with_the_process_that_started_it():
 
 IMPORTS = (
     "import os, subprocess as s, sys;"
-    "text = 'import os; from bench.run.orphans import import_for; import_for(os.getppid(), [\"slow\"])';"
+    "text = 'import os; from bench.run.preload import import_all; import_all((\"slow\",), os.getppid())';"
     "child = s.Popen([sys.executable, '-c', text], stdout=sys.stdout); child.wait()"
 )
 
@@ -144,15 +253,6 @@ def test_a_fork_server_that_still_imports_ends_with_its_run(tmp_path):
         parent.kill()
         parent.wait()
         server.wait(PATIENCE_S)
-
-
-def test_output_of_a_framework_does_not_mix_with_the_events():
-    text = (
-        "import os; from bench.run import output; lines = os.dup(1); output.keep(2);"
-        "print('noise', flush=True); os.system('echo noise'); os.write(lines, b'event')"
-    )
-    found = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=True, cwd=ROOT)
-    assert (found.stdout, found.stderr) == ("event", "noise\nnoise\n")
 
 
 def outside(folder, monkeypatch, name, text=""):
@@ -191,10 +291,8 @@ McDropout.fit = _fit
     chosen = outside(tmp_path, monkeypatch, "leaving", text)
     store = Store(tmp_path / "results")
     watcher = Recorder()
-    try:
-        run(chosen, store, Options(str(store.root), threads=1), watcher, "process", time_limit_s=PATIENCE_S)
-    finally:
-        psutil.Process(int((tmp_path / "pid").read_text())).kill()
+    run(chosen, store, Options(str(store.root), threads=1), watcher, "process", time_limit_s=PATIENCE_S)
+    assert gone([int((tmp_path / "pid").read_text())])
     (event,) = watcher.of(Recorded)
     assert (event.outcome, "exit code 7" in event.reason) == ("failed", True)
 
@@ -213,26 +311,21 @@ def test_a_childs_memory_is_bounded_and_the_callers_approaches_are_known_to_it(t
     bounds, done = [], []
     monkeypatch.setattr(child, "bound_memory", lambda options: bounds.append(options.memory_mib))
     monkeypatch.setattr(process, "work", lambda todo, options, send: done.extend(todo))
-    for job in (work_job([cell], options), WorkJob([cell], options, expected=None)):
-        monkeypatch.setenv(plugins.VARIABLE, "")
-        registry._look.cache_clear()
-        child.do(job, lambda event: None)
-    assert (bounds, done) == ([123.0] * 2, [cell] * 2)
+    monkeypatch.setenv(plugins.VARIABLE, "")
+    registry._look.cache_clear()
+    child.do([cell], options, lambda event: None)
+    assert (bounds, done) == ([123.0], [cell])
+    assert os.environ[plugins.VARIABLE] == options.approaches
 
 
-def test_a_framework_in_a_child_hears_of_its_threads(tmp_path, monkeypatch):
+def says_its_threads(folder, send):
+    names = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MXNET_OMP_MAX_THREADS")
+    (folder / "said").write_text(" ".join(os.environ[name] for name in names))
+
+
+def test_a_framework_in_a_child_hears_of_its_threads(tmp_path):
     """MXNet reads the environment when it is imported, and ignores PyTorch's number of threads."""
-    heard, names = [], ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MXNET_OMP_MAX_THREADS")
-    monkeypatch.setattr(child, "serve", lambda read, pipe: heard.append([os.environ[name] for name in names]))
-    monkeypatch.setattr(child, "end_with", lambda *processes: None)
-    monkeypatch.setattr(child.multiprocessing, "set_start_method", lambda method, force: None)
-    monkeypatch.setattr(child.output, "keep", os.close)
-    for name in names:
-        monkeypatch.setenv(name, "")
-    (tmp_path / "kept").touch()
-    job = WorkJob(TOY_CELLS, Options(str(tmp_path), threads=5), expected=None)
-    with open(os.devnull, "wb") as pipe:
-        child.forked(job, pipe, str(tmp_path / "kept"), os.getpid())
-    assert heard == [["5", "5", "5", "2"]]
+    listen(partial(says_its_threads, tmp_path), threads=5)
+    assert (tmp_path / "said").read_text() == "5 5 5 2"
     assert thread_variables(1)["MXNET_OMP_MAX_THREADS"] == "1"
     assert thread_variables(None) == {}

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from bench.cli.main import main
-from bench.core.errors import FitCrashed
+from bench.core.errors import ConfigError
 from bench.core.reasons import in_words
 from bench.core.store import Store
 from bench.judge.gate import fresh
@@ -20,8 +20,8 @@ from bench.judge.gate.config import GATE, load_gate
 from bench.plan.cells import Selection, cells
 from bench.plan.costs import time_for
 from bench.run import process
-from bench.run.events import AtWork, EpochEnded, Started, Tick
-from bench.run.executors import FILES, MOST, Processes, most_at_once
+from bench.run.events import EpochEnded, Recorded, Started
+from bench.run.executors import FILES, MOST, Processes, most_at_once, open_executor, threads_of_a_fit
 from bench.run.options import Options
 from bench.run.runner import run
 from tests.run.outside import chosen, put_waiting
@@ -36,20 +36,36 @@ def smoke(folder, executor, watcher=None):
     return run(SMOKE, Store(folder), Options(str(folder), threads=1), watcher or Recorder(), executor)
 
 
+class AtOnce(Recorder):
+    """Counts the fits that have begun and not ended."""
+
+    def __init__(self):
+        super().__init__()
+        self.most, self._open = 0, {}
+
+    def event(self, group, event):
+        super().event(group, event)
+        if isinstance(event, Started):
+            self._open.setdefault(group[0].fit_key, {cell.key for cell in group})
+        elif isinstance(event, Recorded):
+            self._open[group[0].fit_key].discard(event.key)
+        self.most = max(self.most, sum(map(bool, self._open.values())))
+
+
 def two(name):
     """Return two fits, which an executor for two does at the same time."""
     return chosen(name, seeds=(0, 1), apart=True)
 
 
 def test_two_at_a_time_give_the_numbers_of_one_after_the_other(tmp_path):
-    watcher = Recorder()
+    watcher = AtOnce()
     at_once = smoke(tmp_path / "two", Processes(2), watcher)
     in_turn = smoke(tmp_path / "one", "inline")
     assert [result.outcome for result in at_once] == [result.outcome for result in in_turn] == ["done"] * 5
     assert_equal(results(Store(tmp_path / "two")), results(Store(tmp_path / "one")))
     assert len(watcher.groups) == 3
     # Three fits, two at a time: two are begun before any has ended, and never a third.
-    assert max(event.fits for event in watcher.of(AtWork)) == 2
+    assert watcher.most == 2
 
 
 @needs_proc
@@ -115,30 +131,39 @@ def test_ctrl_c_ends_all_of_them_and_the_same_command_goes_on(tmp_path, monkeypa
     assert len(list(root.glob("fits/*/checkpoint.safetensors"))) == 2  # where the next call goes on
 
 
-def test_a_child_that_ends_while_the_executor_closes_has_not_crashed():
-    def events():
-        yield Tick()
-        executor.close()
-        raise FitCrashed("its process ended with exit code 1")
-
-    executor = Processes(2)
-    with pytest.raises(KeyboardInterrupt):
-        list(executor.while_open(events()))
-    with pytest.raises(KeyboardInterrupt):  # also if the child still works
-        list(executor.while_open(event for event in [Tick()]))
-
-
 def test_a_gates_repeats_have_the_threads_of_its_reference(monkeypatch, tmp_path):
     """Another number of threads would round differently, and repeats are compared to the last bit."""
     calls = []
 
     def note(chosen, store, options, watcher, executor):
-        calls.append((isinstance(executor, Processes), options.threads))
+        calls.append((executor.width(), options.threads))
 
     monkeypatch.setattr(fresh, "run", note)
     monkeypatch.setattr("torch.get_num_threads", lambda: 2)
     fresh.run_fresh(load_gate(GATE), tmp_path, None, Recorder(), workers=2)
-    assert calls == [(True, 1), (False, None), (False, None)]
+    assert calls == [(2, 1), (1, None), (1, None)]
+
+
+def test_one_gpu_is_not_shared():
+    with pytest.raises(ConfigError, match="start a run for each GPU"):
+        open_executor("process", "cuda", workers=2)
+
+
+@pytest.mark.parametrize(
+    ("name", "threads", "workers", "expected"),
+    [
+        ("process", None, None, None),  # one fit at a time has all cores
+        ("process", None, 1, None),
+        ("process", None, 2, 4),
+        ("process", None, 3, 2),
+        ("process", None, 99, 1),
+        ("process", 3, 2, 3),
+        ("dask://host:1", None, 2, None),  # its workers say how many
+    ],
+)
+def test_a_fits_threads_are_its_share_of_the_cores(name, threads, workers, expected, monkeypatch):
+    monkeypatch.setattr("torch.get_num_threads", lambda: 8)
+    assert threads_of_a_fit(name, threads, workers) == expected
 
 
 def test_time_for_jobs_by_hand():

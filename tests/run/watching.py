@@ -1,6 +1,4 @@
-"""For tests of runs: a watcher that keeps events, programs in the place of Python, and results to compare."""
-
-import stat
+"""For tests of runs: a watcher that keeps events, and results to compare."""
 
 import numpy as np
 import torch
@@ -24,14 +22,6 @@ class Recorder:
 
     def of(self, kind):
         return [event for event in self.events if isinstance(event, kind)]
-
-
-def interpreter(folder, text):
-    """Write a shell script to be started in the place of Python, and return its path."""
-    path = folder / "python"
-    path.write_text(f"#!/bin/sh\n{text}\n")
-    path.chmod(path.stat().st_mode | stat.S_IXUSR)
-    return str(path)
 
 
 def results(store):

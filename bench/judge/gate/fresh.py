@@ -8,9 +8,8 @@ from bench.core.errors import ConfigError
 from bench.core.store import Store
 from bench.judge.gate.config import Gate, GatedCell
 from bench.plan.cells import Cell
-from bench.run.executors import Pool, Processes
+from bench.run.executors import Executor, open_executor, threads_of_a_fit
 from bench.run.options import Options
-from bench.run.remote.opening import open_executor, threads_of_a_fit
 from bench.run.runner import Watcher, run
 
 AGAIN = "again"  # folder in that of the fresh run, for the second run of the repeated cells
@@ -35,11 +34,10 @@ def run_fresh(
     """
     if any((root / "records").glob("*/*.json")):
         raise ConfigError(f"{root} has records already; give an empty folder, or judge these with --fresh {root}")
-    at_once = open_executor(executor, workers=workers)
     share = threads_of_a_fit(executor, threads, workers)
-    _run([*fresh_cells(gate), *blind_cells(gate)], root, share, watcher, at_once)
+    _run([*fresh_cells(gate), *blind_cells(gate)], root, share, watcher, open_executor(executor, workers=workers))
     for place in (root, root / AGAIN):
-        _run(repeated_cells(gate), place, threads, watcher, executor)
+        _run(repeated_cells(gate), place, threads, watcher, open_executor(executor))
 
 
 def fresh_cells(gate: Gate) -> list[Cell]:
@@ -58,9 +56,7 @@ def blind_cells(gate: Gate) -> list[Cell]:
     return gate.planned(GatedCell(BLIND, "published", "common", 1, ()), gate.fresh_seeds[:1])
 
 
-def _run(
-    chosen: list[Cell], root: Path, threads: int | None, watcher: Watcher, executor: str | Processes | Pool
-) -> None:
+def _run(chosen: list[Cell], root: Path, threads: int | None, watcher: Watcher, executor: Executor) -> None:
     # No posterior is kept: a gate measures once, and a full disk would look like a fault of the code.
     options = Options(root=str(root.resolve()), threads=threads, retain=False)
     run(chosen, Store(root), options, watcher, executor)

@@ -16,7 +16,7 @@ from urllib.parse import quote
 from markupsafe import Markup
 from threadpoolctl import threadpool_limits
 
-from bench.run.orphans import end_with
+from bench.run.child import end_with
 from bench.show.figures.figure import Figure
 from bench.show.figures.style import Drawing, printed, style
 from bench.show.page.links import anchor

@@ -1,0 +1,300 @@
+"""Fits on the workers of a Dask scheduler: a worker does one fit in a child process, and returns the fit's files.
+
+Dask's processes exchange pickles. Whoever reaches the scheduler can run code on the workers and here, so use trusted
+networks or TLS only. Nothing pickled is written to the results folder.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import logging
+import multiprocessing
+import os
+import socket
+import tempfile
+import time
+import uuid
+from collections.abc import Callable, Generator, Mapping, Sequence
+from concurrent.futures import CancelledError
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+from bench.core.canonical import digest
+from bench.core.environment import harness_hash, source_hash
+from bench.core.errors import BenchError, ConfigError, FitCrashed, FitEnded, OutOfTime
+from bench.core.files import write_atomically
+from bench.core.store import Store
+from bench.data.inventory import list_datasets
+from bench.data.manifest import data_hashes
+from bench.plan import plugins
+from bench.plan.cells import Cell
+from bench.plan.computations import checkpoint_key, fit_keys
+from bench.plan.registry import manifests, source_files
+from bench.run.child import do
+from bench.run.events import Event, Started, Tick, recorded
+from bench.run.options import Options
+from bench.run.supervisor import POLL_S, Events, supervise
+
+try:
+    import dask
+    from distributed import Client, Future, KilledWorker, get_worker
+except ImportError as error:
+    raise ConfigError("this executor needs Dask distributed: pip install 'bnn-uncertainty-bench[dask]'") from error
+
+CONNECT_S = 15
+THREADS = 1  # default of a fit, so that its numbers do not depend on the worker's number of cores
+RESOURCE = "GPU"
+TLS = "tls://"
+PRESENT = "present"
+AT_WORK = ("executing", "long-running")  # Dask's states of a task that a worker does and somebody waits for
+LOGGERS = ("distributed", "distributed.client", "tornado.application", "asyncio")
+
+
+class Task(NamedTuple):
+    """The input of `do_task`."""
+
+    cells: list[Cell]  # of one computation
+    options: Options
+    files: dict[str, bytes]  # stored posteriors and checkpoint, by path below the results folder
+    time_limit_s: float | None
+    expected: dict[str, str]  # `code_and_data` of the machine of the run
+
+
+class Answer(NamedTuple):
+    """The result of a task, even if some of its cells have no record."""
+
+    files: dict[str, bytes]  # by path below the results folder
+    failure: str = ""  # why some cells have no record
+    out_of_time: bool = False  # the time limit is the reason
+    printed: str = ""  # the end of the child's output, if it failed
+
+
+class _Connecting(Client):  # type: ignore[misc]  # untyped
+    """A client that may fail to connect. If it connects, the pool closes it."""
+
+    def __del__(self) -> None:
+        """Do nothing: if the connection failed, Dask's own method waits half a minute and prints a traceback."""
+
+
+class DaskPool:
+    """A `bench.run.executors.Executor` that fits on the workers of a scheduler."""
+
+    def __init__(self, client: Client, gpu: bool, workers: int | None) -> None:
+        """Use a connected client, which is closed with the pool.
+
+        Args:
+            client: the client.
+            gpu: give fits only to workers that offer the resource GPU, one fit for each unit.
+            workers: fits at a time; None for as many as the workers have threads (or GPUs).
+        """
+        self._client, self._gpu, self._workers = client, gpu, workers
+
+    def width(self) -> int:
+        """See `Executor.width`; raises BenchError if the scheduler is silent."""
+        if self._workers is not None:
+            return self._workers
+        try:
+            workers = self._client.scheduler_info(n_workers=-1)["workers"].values()
+        except (OSError, KeyError) as error:  # KeyError: the client has given up, and its answer has no workers
+            raise self._gone() from error
+        slots = (worker["resources"].get(RESOURCE, 0) if self._gpu else worker["nthreads"] for worker in workers)
+        return max(1, int(sum(slots)))
+
+    def run_group(self, cells: Sequence[Cell], options: Options, time_limit_s: float | None) -> Events:
+        """See `Executor.run_group`. The event of a record is sent when the record is in the results folder."""
+        store = Store(Path(options.root))
+        on_worker = [dataclasses.replace(cell, device=cell.device.split(":")[0]) for cell in cells]  # it sees one GPU
+        expected = code_and_data(cells[0].approach, options.data_path())
+        task = Task(
+            on_worker, dataclasses.replace(options, threads=options.threads or THREADS), {}, time_limit_s, expected
+        )
+        yield Started(cells[0].key)
+        answer = yield from self._answer(task._replace(files=_read(store.root, _fit_files(store, cells))))
+        for path in _files(store, cells):  # no other file of a worker is written
+            content = answer.files.get(path.relative_to(store.root).as_posix())
+            if content is not None:
+                write_atomically(path, content, store.root)
+        records = {cell.key: store.find(cell.naming()) for cell in cells}
+        for key, record in records.items():
+            if record is not None:
+                yield recorded(key, record)
+        if answer.out_of_time:
+            raise OutOfTime(answer.failure, answer.printed)
+        if None in records.values():
+            raise FitCrashed(answer.failure or "its record did not arrive whole", answer.printed)
+        store.drop_checkpoint(checkpoint_key(cells))
+
+    def _answer(self, task: Task) -> Generator[Event, None, Answer]:
+        future = self._client.submit(
+            _on_worker, task, key=f"fit-{uuid.uuid4().hex}", pure=False, resources={RESOURCE: 1} if self._gpu else None
+        )
+        try:
+            while not future.done():
+                yield Tick()
+            return self._result(future)
+        finally:
+            future.cancel()
+
+    def _result(self, future: Future) -> Answer:
+        try:
+            answer: Answer = future.result()
+        except KilledWorker as error:
+            deaths, last = error.allowed_failures + 1, error.last_worker.address
+            raise FitCrashed(f"{deaths} workers died in turn while they ran it, the last at {last}") from error
+        except CancelledError as error:
+            raise self._gone() from error
+        except Exception as error:  # any error of a worker; the cell's record has it
+            raise FitCrashed(f"its worker raised {type(error).__name__}: {error}".splitlines()[0]) from error
+        return answer
+
+    def _gone(self) -> BenchError:
+        return BenchError("the Dask scheduler does not answer any more; the same command goes on where it stopped")
+
+    def close(self) -> None:
+        """See `Executor.close`."""
+        self._client.close()
+
+
+def connect(address: str, gpu: bool, workers: int | None) -> DaskPool:
+    """Use the scheduler at an address, tcp://HOST:PORT or tls://HOST:PORT; Dask's configuration names the TLS keys.
+
+    Raises:
+        ConfigError: it does not answer, refuses this client, or a worker has other code than this machine.
+    """
+    for name in LOGGERS:  # the run itself reports dead workers and a scheduler that is gone
+        logging.getLogger(name).setLevel(logging.CRITICAL)
+    dask.config.set({"distributed.admin.large-graph-warning-threshold": "1 GiB"})  # a task may contain a posterior
+    try:
+        client = _Connecting(address, timeout=CONNECT_S, set_as_default=False)
+    except (OSError, ValueError, TypeError, RuntimeError) as error:
+        raise ConfigError(_why_no_answer(address, error)) from error
+    pool = DaskPool(client, gpu, workers)
+    try:
+        for worker, found in client.run(harness_hash, on_error="return").items():
+            if isinstance(found, Exception):
+                raise ConfigError(f"worker {worker} cannot import this package ({found}); install it there")
+            if found != harness_hash():
+                raise ConfigError(f"worker {worker} has another version of this package; install the same one there")
+    except ConfigError:
+        pool.close()
+        raise
+    return pool
+
+
+def _why_no_answer(address: str, error: Exception) -> str:
+    if isinstance(error, TypeError) and address.startswith(TLS):
+        return (
+            f"{address} needs a certificate; set distributed.comm.tls in Dask's configuration, as docs/cluster.md says"
+        )
+    why = type(error).__name__
+    cause: BaseException | None = error
+    while cause is not None:  # the first cause explains most, unless it has no text, like a cancelled connection
+        why = (str(cause).splitlines() or [why])[0]
+        cause = cause.__cause__
+    hint = "its certificates" if address.startswith(TLS) else "that it runs (dask scheduler)"
+    return f"no Dask scheduler answers at {address} ({why}); check the address and {hint}"
+
+
+def _on_worker(task: Task) -> Answer:
+    """Do a task in a thread of a worker. End the child process if the run has released the task."""
+    worker = get_worker()
+    key = worker.get_current_task()
+
+    def wanted() -> bool:
+        known = worker.state.tasks.get(key)
+        return known is not None and known.state in AT_WORK
+
+    return do_task(task, worker.local_directory, wanted)
+
+
+def do_task(task: Task, scratch: str | None = None, wanted: Callable[[], bool] = lambda: True) -> Answer:
+    """Do a task in a child process and a temporary folder.
+
+    Args:
+        task: what to do.
+        scratch: where to make the folder; None for the system's default.
+        wanted: called at each event; if it returns False, the child process is ended.
+    """
+    multiprocessing.current_process().daemon = False  # a Dask worker is a daemon, and daemons may not have children
+    options = _as_here(task.options)
+    failure, out_of_time, printed = "", False, ""
+    with tempfile.TemporaryDirectory(prefix="bnn-bench-", dir=scratch) as folder:
+        root = Path(folder)
+        for name, content in task.files.items():
+            write_atomically(root / name, content)
+        try:
+            check_same(task.expected, code_and_data(task.cells[0].approach, options.data_path()))
+            work = partial(do, task.cells, dataclasses.replace(options, root=folder))
+            with contextlib.closing(supervise(work, options.threads, task.time_limit_s)) as events:
+                for event in events:
+                    if not wanted():
+                        raise FitCrashed("the run does not wait for it any more")
+                    if isinstance(event, Tick):
+                        time.sleep(POLL_S)
+        except BenchError as error:
+            failure, out_of_time = str(error), isinstance(error, OutOfTime)
+            printed = error.printed if isinstance(error, FitEnded) else ""
+        store = Store(root)
+        return Answer(_read(root, _files(store, task.cells)), failure, out_of_time, printed)
+
+
+def _as_here(options: Options) -> Options:
+    """Return the options with the folders that this machine has; add its own approaches to those of the run."""
+    places = [*options.approaches.split(os.pathsep), *plugins.path().split(os.pathsep)]
+    for place in places:
+        if place and os.path.exists(place):
+            plugins.add_to_path(place)
+    data = options.data_path()
+    data_dir = options.data_dir if data is not None and data.is_dir() else None
+    return dataclasses.replace(options, approaches=plugins.path(), data_dir=data_dir)
+
+
+def code_and_data(approach: str, data_dir: Path | None) -> dict[str, str]:
+    """Return what affects an approach's numbers on this machine: a hash of each, by a name for people.
+
+    Only the known hashes of data files are in it. Whoever reads a file compares its bytes with its hash.
+    """
+    if approach not in manifests():
+        return {}
+    present = {row.name: PRESENT for row in list_datasets(data_dir) if row.present}
+    return {
+        "code of the suite": harness_hash(),
+        "code of the approach": source_hash(source_files(approach)),
+        "list of data files": digest(data_hashes()),
+        **present,
+    }
+
+
+def check_same(expected: Mapping[str, str], found: Mapping[str, str]) -> None:
+    """Raise ConfigError if this machine (`found`) would give other numbers than that of the run (`expected`)."""
+    host = socket.gethostname()
+    if not found:
+        raise ConfigError(
+            f"the approach is not known on {host}; install it there, or start the workers with {plugins.VARIABLE}"
+        )
+    for name, value in expected.items():
+        if value == PRESENT and name not in found:
+            raise ConfigError(
+                f"data set '{name}' is not on {host}; run there: python -m bench data fetch {name}, or set "
+                "BNN_BENCH_DATA there"
+            )
+        if found[name] != value:
+            raise ConfigError(f"the {name} on {host} differs from that of the run; install the same version there")
+
+
+def _read(root: Path, paths: Sequence[Path]) -> dict[str, bytes]:
+    """Return the contents of those files that exist, by path below the results folder."""
+    return {path.relative_to(root).as_posix(): path.read_bytes() for path in paths if path.is_file()}
+
+
+def _fit_files(store: Store, cells: Sequence[Cell]) -> list[Path]:
+    posteriors = [store.fit_path(key, "posterior") for key in fit_keys(cells)]
+    return [*posteriors, store.fit_path(checkpoint_key(cells), "checkpoint")]
+
+
+def _files(store: Store, cells: Sequence[Cell]) -> list[Path]:
+    """Return where the files of a computation are; the scores before the records, which have their hashes."""
+    records = [store.record_path(cell.naming()) for cell in cells]
+    return [*_fit_files(store, cells), *(record.with_suffix(".npz") for record in records), *records]
