@@ -79,7 +79,7 @@ def _device(name: str) -> torch.device:
     return torch.device(name)
 
 
-def notes(load: Sequence[Reason]) -> list[str]:
+def notes(load: Sequence[Reason] = ()) -> list[str]:
     """Return the notes of a table that was just measured; `load`: the reasons of `OtherLoad` why times do not count."""
     return [
         *([f"Times do not count: {in_words(*load)}."] if load else []),

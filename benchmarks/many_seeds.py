@@ -20,9 +20,9 @@ from bench.core.timing import Stopwatch
 from bench.plan.registry import manifest
 from bench.show.table import Number, Table
 from benchmarks.command import add_device, counts, notes, run
-from benchmarks.throughput import yardsticks
+from benchmarks.throughput import documents
 from benchmarks.throughput.measure import make_subject
-from benchmarks.throughput.table import Request, median_and_range
+from benchmarks.throughput.table import median_and_range
 from benchmarks.throughput.training import BlockContext, Subject
 
 GROUPS = (8, 16)  # seeds
@@ -46,7 +46,7 @@ CAPTION = (
 
 def names() -> list[str]:
     """Return the approaches of the documents that fit several seeds at once."""
-    return [name for name in yardsticks.names() if "fit_many" in manifest(name).capabilities]
+    return [name for name in documents.names() if "fit_many" in manifest(name).capabilities]
 
 
 def seconds(subject: Subject, seeds: Sequence[int], steps: int, epochs: int = 2) -> float:
@@ -90,8 +90,8 @@ def _options(parser: argparse.ArgumentParser) -> None:
 def _measure(given: argparse.Namespace) -> Table:
     others = OtherLoad(torch.get_num_threads())
     lines = []
-    for name in yardsticks.choose(given.approaches):
-        subject = make_subject(Request(name, device=str(given.device)))
+    for name in documents.choose(given.approaches):
+        subject = make_subject(name, str(given.device))
         lines += [line(subject, name, n_seeds) for n_seeds in given.groups]
     return table(lines, others.reasons())
 

@@ -14,9 +14,9 @@ from bench.measure.metrics.draws import reduce_draws
 from bench.plan.recipes import build, profile, resolve
 from bench.plan.registry import manifest
 from benchmarks import many_seeds
+from benchmarks.throughput.documents import names
 from benchmarks.throughput.prediction import modes
 from benchmarks.throughput.training import Subject, short_fit
-from benchmarks.throughput.yardsticks import names
 
 pytest.importorskip("pytest_benchmark")
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from bench.plan.registry import manifests
 from benchmarks import many_seeds
-from benchmarks.throughput import yardsticks
+from benchmarks.throughput import documents
 
 MANY = 16  # seeds in one computation, the most that a run trains together on a GPU (`bench.plan.computations`)
 
@@ -70,7 +70,7 @@ def pieces(device: str, results: Path, small: bool) -> list[Piece]:
     )
     add(
         "throughput",
-        [name for name in yardsticks.names() if name in on_gpu],
+        [name for name in documents.names() if name in on_gpu],
         "our code beside the document's, by CUDA events",
         lambda name: ["benchmarks.throughput", name, *few, *place[:2]],
     )

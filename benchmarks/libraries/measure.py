@@ -26,7 +26,6 @@ from benchmarks.libraries.loops import LOOPS, Loop
 from benchmarks.libraries.table import LIBRARIES, Compared, LibrarySpeeds
 from benchmarks.throughput.blocks import cycle, fitting, time_block
 from benchmarks.throughput.measure import make_subject
-from benchmarks.throughput.table import Request
 from benchmarks.throughput.training import BlockContext, Subject
 from implementations._methods import WIDTHS
 from implementations._seeds import all_rows
@@ -104,7 +103,7 @@ def measured(library: str, amounts: Amounts, threads: int | None = None) -> tupl
 
 
 def _compared(library: str, amounts: Amounts) -> Iterator[Compared]:
-    subject = make_subject(Request(LIBRARIES[library]))
+    subject = make_subject(LIBRARIES[library])
     assert subject.batch_size == BATCH
     alone = Alone(LOOPS[library][1](subject.task), subject)
     kernels = None if library == KEEPS_NETWORKS else Kernels(subject)

@@ -4,64 +4,68 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from concurrent.futures.process import BrokenProcessPool
-from itertools import product as combinations
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-import msgspec
 import torch
 
-from bench.core import environment
 from bench.core.denormals import without_denormals
 from bench.core.errors import MissingFramework, Unsupported, check_known
 from bench.core.load import OtherLoad
-from bench.core.precision import check_gpu, check_precision, computing_in, dtype_of
 from bench.core.reasons import in_words
+from bench.core.records import Outcome
 from bench.core.streams import stream_seed
 from bench.data.splits import load_split
 from bench.interface import Posterior, Split, Task
-from bench.measure.measuring import draws_of
 from bench.plan.recipes import build, profile, resolve
 from bench.plan.registry import manifest
 from benchmarks.command import in_own_process
-from benchmarks.throughput import yardsticks
-from benchmarks.throughput.blocks import MatrixProduct
+from benchmarks.throughput import documents
+from benchmarks.throughput.blocks import Comparison
+from benchmarks.throughput.documents import DocumentCode
 from benchmarks.throughput.prediction import compare_prediction, images_for, modes
-from benchmarks.throughput.table import Request, SpeedRow, Speeds
-from benchmarks.throughput.training import Subject, compare_training, overhead_seconds, short_fit
-from benchmarks.throughput.yardsticks import Yardstick
+from benchmarks.throughput.training import Subject, compare_training, short_fit
 
 WHATS = ("train", "predict")
 SEED = 0
 
 
-def requests(
-    approaches: Sequence[str],
-    whats: Sequence[str],
-    devices: Sequence[str],
-    precisions: Sequence[str],
-    draws: Sequence[int],
-    **how: Any,
-) -> list[Request]:
+@dataclass(frozen=True)
+class Request:
+    """What is measured of one approach, and how."""
+
+    approach: str
+    what: str = "train"  # or "predict"
+    device: str = "cpu"
+    draws: int = 100  # of a prediction
+    rounds: int = 7  # blocks of each side
+    block_s: float = 1.0  # seconds of a block
+    images: int | None = None  # test images to predict at most
+    threads: int | None = None
+    data_dir: str | None = None
+
+
+@dataclass(frozen=True)
+class Speeds:
+    """The measurement of a request: by what was measured, the blocks of both sides."""
+
+    request: Request
+    outcome: Outcome = "done"
+    reason: str = ""  # why nothing was measured, or why the times do not count
+    compared: tuple[tuple[str, Comparison], ...] = ()
+
+
+def requests(approaches: Sequence[str], whats: Sequence[str], **how: object) -> list[Request]:
     """Return a request for each combination; raises ConfigError for an unknown name."""
     check_known("--what", WHATS, *whats)
-    for precision in precisions:
-        for device in devices:
-            check_precision(precision, device)
-            check_gpu(precision, device)
-    names = yardsticks.choose(approaches)
-    return [
-        Request(name, what, device, precision, n_draws, **how)
-        for name, what, device, precision in combinations(names, whats, devices, precisions)
-        for n_draws in (draws if what == "predict" and manifest(name).noise != "none" else [1])  # a step draws once
-    ]
+    return [Request(name, what, **how) for name in documents.choose(approaches) for what in whats]
 
 
 def run(asked: Sequence[Request], tell: Callable[[str], object]) -> list[Speeds]:
-    """Measure each request in a new process; return the measurements."""
+    """Measure each request in a new process."""
     found: list[Speeds] = []
     for request in asked:
-        tell(f"{request.approach} {request.what}, {request.device}, {request.precision}")
+        tell(f"{request.approach} {request.what}, {request.device}")
         found.append(_in_process(request))
         if found[-1].reason:
             tell(f"  {found[-1].reason}")
@@ -72,100 +76,56 @@ def _in_process(request: Request) -> Speeds:
     try:
         return in_own_process(measure, request)
     except BrokenProcessPool:
-        reason = "its process ended without a message, perhaps because memory was short"
-        return Speeds(request, environment.describe(torch.get_num_threads()), "failed", reason)
+        return Speeds(request, "failed", "its process ended without a message, perhaps because memory was short")
 
 
 def measure(request: Request) -> Speeds:
-    """Return the measurement of a request: its rows, or why there are none."""
+    """Return the measurement of a request, or why there is none."""
     if request.threads:
         torch.set_num_threads(request.threads)
-    others, threads = OtherLoad(torch.get_num_threads()), torch.get_num_threads()
+    others = OtherLoad(torch.get_num_threads())
     try:
         with without_denormals():  # as a child process does
-            rows = tuple(_rows(request, threads))
+            compared = tuple(_compared(request))
     except (MissingFramework, Unsupported) as error:
-        return Speeds(request, environment.describe(torch.get_num_threads()), "skipped", str(error))
+        return Speeds(request, "skipped", str(error))
     except Exception as error:  # noqa: BLE001 - an approach may raise anything; the table says what
-        reason = f"{type(error).__name__}: {error}".rstrip(": \n").splitlines()[0]
-        return Speeds(request, environment.describe(torch.get_num_threads()), "failed", reason)
-    made = msgspec.structs.replace(
-        environment.describe(threads),
-        accelerator=torch.cuda.get_device_name(request.device) if request.device != "cpu" else "",
-    )
-    return Speeds(request, made, "done", in_words(*others.reasons()), rows)
+        return Speeds(request, "failed", f"{type(error).__name__}: {error}".rstrip(": \n").splitlines()[0])
+    return Speeds(request, "done", in_words(*others.reasons()), compared)
 
 
-def _rows(request: Request, threads: int) -> list[SpeedRow]:
-    entry = manifest(request.approach)
-    if entry.cpu_float32_only and (request.device, request.precision) != ("cpu", "float32"):
-        raise Unsupported(f"{entry.name} runs on cpu in float32 only: {entry.cpu_float32_only}")
-    if dtype_of(request.precision) != torch.float32:
-        raise Unsupported(f"speed is measured in float32, tf32 or bf16, not in {request.precision}")
-    subject = make_subject(request)
-    with computing_in(request.precision, subject.device):
-        return _compared(request, subject, threads)
-
-
-def _compared(request: Request, subject: Subject, threads: int) -> list[SpeedRow]:
+def _compared(request: Request) -> list[tuple[str, Comparison]]:
+    reason = manifest(request.approach).cpu_float32_only
+    if reason and request.device != "cpu":
+        raise Unsupported(f"{request.approach} runs on cpu only: {reason}")
+    subject = make_subject(request.approach, request.device, request.data_dir)
     with torch.random.fork_rng(devices=[subject.device] if subject.device.type == "cuda" else []):
-        torch.manual_seed(stream_seed(SEED, "yardstick"))
-        yardstick = yardsticks.YARDSTICKS[request.approach](subject.train, SEED)
-        product = MatrixProduct(subject.device, threads)
+        torch.manual_seed(stream_seed(SEED, "documents code"))
+        code = documents.DOCUMENTS_CODE[request.approach](subject.train, SEED)
         if request.what == "train":
-            return [training_row(request, subject, yardstick, product)]
-        predicting = modes(short_fit(subject))
-        return [_prediction_row(request, subject, yardstick, product, posterior) for posterior in predicting]
+            return [("training step", compare_training(subject, code, request.rounds, request.block_s))]
+        return [_predicted(request, subject, code, posterior) for posterior in modes(short_fit(subject))]
 
 
-def make_subject(request: Request) -> Subject:
+def _predicted(request: Request, subject: Subject, code: DocumentCode, posterior: Posterior) -> tuple[str, Comparison]:
+    images = images_for(posterior, subject.test, request.draws, request.images)
+    return (
+        f"prediction, noise {posterior.noise}" + (", with refusal" if code.refuses else ""),
+        compare_prediction(subject, posterior, code, images, request.draws, request.rounds, request.block_s),
+    )
+
+
+def make_subject(name: str, device: str = "cpu", data_dir: str | None = None) -> Subject:
     """Return the published approach with its training and test rows; raises MissingFramework, DataMissing."""
-    entry = manifest(request.approach)
+    entry = manifest(name)
     recipe = resolve(entry, "published")
     approach = build(entry, recipe, profile("full"))
-    data_dir = Path(request.data_dir) if request.data_dir else None
-    device = torch.device(request.device)
-    train = _to(load_split(recipe.split, SEED, data_dir), device)
+    place, folder = torch.device(device), Path(data_dir) if data_dir else None
+    train, test = (_to(load_split(split, SEED, folder), place) for split in (recipe.split, "test10k"))
     task = Task("classification", n_outputs=10, n_train=len(train), n_inputs=train.x.shape[1])
-    test = _to(load_split("test10k", SEED, data_dir), device)
-    return Subject(approach, task, train, test, SEED, device)
+    return Subject(approach, task, train, test, SEED, place)
 
 
 def _to(split: Split, device: torch.device) -> Split:
     """Return the split with its images and labels on the device, as a child process holds it."""
     return Split(split.name, split.x.to(device), split.y.to(device), split.rows)
-
-
-def training_row(request: Request, subject: Subject, yardstick: Yardstick, product: MatrixProduct) -> SpeedRow:
-    """Return the row of the training steps."""
-    compared = compare_training(subject, yardstick, product, request.rounds, request.block_s)
-    return SpeedRow(
-        "training step",
-        compared,
-        yardstick.training_flops(subject.batch_size),
-        f"{compared.ours.work:.0f} steps",
-        f"{compared.document.work:.0f} steps",
-        overhead_seconds(subject, yardstick),
-    )
-
-
-def _prediction_row(
-    request: Request, subject: Subject, yardstick: Yardstick, product: MatrixProduct, posterior: Posterior
-) -> SpeedRow:
-    n_draws = len(draws_of(posterior, request.draws))
-    images = images_for(posterior, subject.test, n_draws, request.images)
-    compared = compare_prediction(
-        subject, posterior, yardstick, product, images, request.draws, request.rounds, request.block_s
-    )
-    return SpeedRow(
-        f"prediction, noise {posterior.noise}" + (", with refusal" if yardstick.refuses else ""),
-        compared,
-        yardstick.prediction_flops(len(images), n_draws, posterior.noise) / (n_draws * len(images)),
-        _extent(compared.ours.work, n_draws, len(images)),
-        _extent(compared.document.work, n_draws, min(len(images), yardstick.predict_rows)),
-    )
-
-
-def _extent(work: float, n_draws: int, n_images: int) -> str:
-    times = round(work / (n_draws * n_images))
-    return f"{n_draws} x {n_images} images" + (f", {times} times" if times > 1 else "")

@@ -12,18 +12,9 @@ from bench.core.timing import Stopwatch
 from bench.interface import Posterior, Split
 from bench.measure.measuring import block_rows, draws_of, first_rows, predict_split
 from bench.measure.metrics.refusal import MEDIAN_RULE
-from benchmarks.throughput.blocks import (
-    WARM_UP,
-    Comparison,
-    MatrixProduct,
-    Side,
-    as_documented,
-    cycle,
-    fitting,
-    time_block,
-)
+from benchmarks.throughput.blocks import WARM_UP, Comparison, Side, by_default_on, cycle, fitting, time_block
+from benchmarks.throughput.documents import DocumentCode
 from benchmarks.throughput.training import Subject
-from benchmarks.throughput.yardsticks import Yardstick
 
 
 def modes(posterior: Posterior) -> list[Posterior]:
@@ -48,8 +39,7 @@ def images_for(posterior: Posterior, test: Split, n_draws: int, most: int | None
 def compare_prediction(
     subject: Subject,
     posterior: Posterior,
-    yardstick: Yardstick,
-    product: MatrixProduct,
+    code: DocumentCode,
     images: Split,
     wanted_draws: int,
     rounds: int,
@@ -57,28 +47,26 @@ def compare_prediction(
 ) -> Comparison:
     """Time rounds of blocks of about `block_s` seconds; ours predicts at least all images, the document a batch."""
     draws = draws_of(posterior, wanted_draws)
-    watch = Stopwatch(subject.device, yardstick.settle)
-    batches = cycle(len(images), yardstick.predict_rows)
-    rows = min(len(images), yardstick.predict_rows)
+    watch = Stopwatch(subject.device, code.settle)
+    batches = cycle(len(images), code.predict_rows)
+    rows = min(len(images), code.predict_rows)
 
     def ours(times: int) -> float:
-        return sum(_predict(subject, posterior, images, draws, yardstick.refuses) for _ in range(times))
+        return sum(_predict(subject, posterior, images, draws, code.refuses) for _ in range(times))
 
     def document(times: int) -> float:
-        with as_documented(subject.device), yardstick.session():
-            return time_block(watch, lambda: yardstick.predict(images.x[next(batches)], len(draws)), times)
+        with by_default_on(subject.device), code.session():
+            return time_block(watch, lambda: code.predict(images.x[next(batches)], len(draws)), times)
 
     ours_times, document_times = fitting(ours(1), 1, block_s), fitting(document(1), 1, block_s)
     found = Comparison(
         Side(ours_times * len(images) * len(draws)),
         Side(document_times * rows * len(draws)),
-        Side(product.flops),
     )
     warm_up = WARM_UP if ours_times > 1 else 0  # if one call fills a block, the calls above have warmed up
     for _ in range(warm_up + rounds):
         found.ours.seconds.append(ours(ours_times))
         found.document.seconds.append(document(document_times))
-        found.product.seconds.append(time_block(watch, product, 1))
     return found.without_first(warm_up)
 
 

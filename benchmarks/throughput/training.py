@@ -8,22 +8,18 @@ document's steps run in the same thread with their own clock. Our time includes 
 from __future__ import annotations
 
 import dataclasses
-import statistics
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from bench.core.streams import generator
 from bench.core.timing import Stopwatch
 from bench.interface import Approach, Context, Posterior, Split, Task
-from benchmarks.throughput.blocks import WARM_UP, Comparison, MatrixProduct, Side, as_documented, fitting, time_block
-from benchmarks.throughput.yardsticks import Yardstick
+from benchmarks.throughput.blocks import WARM_UP, Comparison, Side, by_default_on, fitting, time_block
+from benchmarks.throughput.documents import DocumentCode
 
 PILOT_STEPS = 4  # our steps that are timed first, to know how many fill a block; the document takes one
-TINY_INPUTS = 8
-TINY_STEPS, TINY_EPOCHS = 50, 5
 
 
 @dataclass(frozen=True)
@@ -72,58 +68,28 @@ class BlockContext(Context):
         self._watch.start()
 
 
-def compare_training(
-    subject: Subject, yardstick: Yardstick, product: MatrixProduct, rounds: int, block_s: float
-) -> Comparison:
+def compare_training(subject: Subject, code: DocumentCode, rounds: int, block_s: float) -> Comparison:
     """Time `rounds` rounds of blocks of about `block_s` seconds; a block is at most an epoch."""
-    ours, document = steps_of_a_block(subject, yardstick, product, block_s)
-    return alternate(subject, yardstick, product, ours, document, rounds)
-
-
-def steps_of_a_block(subject: Subject, yardstick: Yardstick, product: MatrixProduct, block_s: float) -> tuple[int, int]:
-    """Return how many of our steps, at most an epoch, and how many of the document's take about `block_s` seconds."""
-    pilot = alternate(subject, yardstick, product, PILOT_STEPS, 1, rounds=1)
+    pilot = alternate(subject, code, PILOT_STEPS, 1, rounds=1)
     epoch = max(1, len(subject.train) // subject.batch_size)
     ours = fitting(pilot.ours.seconds[0], PILOT_STEPS, block_s, epoch)
-    return ours, fitting(pilot.document.seconds[0], 1, block_s)
+    return alternate(subject, code, ours, fitting(pilot.document.seconds[0], 1, block_s), rounds)
 
 
-def alternate(
-    subject: Subject, yardstick: Yardstick, product: MatrixProduct, ours: int, document: int, rounds: int
-) -> Comparison:
+def alternate(subject: Subject, code: DocumentCode, ours: int, document: int, rounds: int) -> Comparison:
     """Time rounds of `ours` of our steps and `document` of the document's steps, after a warm-up round."""
-    found = Comparison(Side(ours), Side(document), Side(product.flops))
-    watch = Stopwatch(subject.device, yardstick.settle)  # for the document's steps and the product
+    found = Comparison(Side(ours), Side(document))
+    watch = Stopwatch(subject.device, code.settle)  # for the document's steps
 
     def between() -> None:
-        with as_documented(subject.device), yardstick.session():
-            found.document.seconds.append(time_block(watch, yardstick.step, document))
-        found.product.seconds.append(time_block(watch, product, 1))
+        with by_default_on(subject.device), code.session():
+            found.document.seconds.append(time_block(watch, code.step, document))
 
-    context = BlockContext(subject.seed, subject.device, ours, Stopwatch(subject.device, yardstick.settle), between)
+    context = BlockContext(subject.seed, subject.device, ours, Stopwatch(subject.device, code.settle), between)
     approach = dataclasses.replace(subject.approach, epochs=WARM_UP + rounds)
     approach.fit(subject.train, subject.task, context)
     found.ours.seconds = context.seconds
     return found.without_first(WARM_UP)
-
-
-def overhead_seconds(subject: Subject, yardstick: Yardstick) -> float:
-    """Return the seconds of one of our steps that are no arithmetic: the median time of a step of a tiny network.
-
-    The tiny network needs the same calls of Python and of the framework, with the same batch size. So its time would
-    stay, however fast the arithmetic became. It is an upper bound if a framework works while Python prepares.
-    """
-    n_rows = TINY_STEPS * subject.batch_size
-    source = generator(subject.seed, "overhead")
-    x = torch.rand(n_rows, TINY_INPUTS, generator=source)
-    y = torch.randint(subject.task.n_outputs, (n_rows,), generator=source)
-    tiny = dataclasses.replace(subject.approach, epochs=WARM_UP + TINY_EPOCHS, **yardstick.smallest)
-    task = dataclasses.replace(subject.task, n_train=n_rows, n_inputs=TINY_INPUTS)
-    rows = Split(subject.train.name, x.to(subject.device), y.to(subject.device), torch.arange(n_rows))
-    watch = Stopwatch(subject.device, yardstick.settle)
-    context = BlockContext(subject.seed, subject.device, TINY_STEPS, watch, lambda: None)
-    tiny.fit(rows, task, context)
-    return statistics.median(context.seconds[WARM_UP:]) / TINY_STEPS
 
 
 def short_fit(subject: Subject, steps: int = 2) -> Posterior:

@@ -7,9 +7,9 @@ import torch
 from bench.interface import Split, Task
 from bench.plan.recipes import build, profile, resolve
 from bench.plan.registry import manifest
-from benchmarks.throughput import yardsticks
+from benchmarks.throughput import documents
+from benchmarks.throughput.documents import DocumentCode
 from benchmarks.throughput.training import Subject
-from benchmarks.throughput.yardsticks import Yardstick
 from tests.implementations.made_up import class_of
 
 CPU = torch.device("cpu")
@@ -21,7 +21,14 @@ SIZES = {  # of small networks, for the documents' code
     "linear_bbb": (20, 12, 12, 10),
     "mxnet_bbb": (20, 12, 10),
 }
-SMALL = {name: yardstick.smallest for name, yardstick in yardsticks.YARDSTICKS.items()}
+SMALL = {  # fields of ours
+    "dropout_fcn": {"hidden": (8, 8, 8)},
+    "pyro_hidden_layer": {"n_hidden": 8},
+    "pyro_random_module": {"n_hidden": 8},
+    "mlp": {"width": 8},
+    "linear_bbb": {"hidden_units": 8},
+    "mxnet_bbb": {"hidden_units": 8},
+}
 APPROACHES = sorted(SIZES)
 
 
@@ -39,6 +46,6 @@ def subject_of(name: str, n_rows: int = 300) -> Subject:
     return Subject(approach, Task("classification", 10, n_rows, 20), train, rows_of(40), seed=0, device=CPU)
 
 
-def yardstick_of(name: str, train: Split) -> Yardstick:
+def code_of(name: str, train: Split) -> DocumentCode:
     class_of(name)
-    return yardsticks.YARDSTICKS[name](train, 0, SIZES[name])
+    return documents.DOCUMENTS_CODE[name](train, 0, SIZES[name])

@@ -10,8 +10,8 @@ from bench.cli import USAGE
 from bench.interface import Split, Task
 from bench.plan.registry import load_class
 from benchmarks import calibration, elbo_intervals, many_seeds, memory, power, trial, verdicts
+from benchmarks.throughput.documents import names
 from benchmarks.throughput.training import Subject
-from benchmarks.throughput.yardsticks import names
 
 
 def test_ratio_is_the_median_of_the_rounds_own():
@@ -37,7 +37,7 @@ def test_renewing_keeps_what_was_not_measured(tmp_path, monkeypatch):
     assert made["threads"] == calibration.THREADS == 1
 
 
-def test_every_approach_with_a_yardstick_has_baselines():
+def test_every_approach_of_a_document_has_baselines():
     stored = calibration.read_baselines()
     assert {f"{name} {kind}" for name in names() for kind in ("training", "prediction")} <= set(stored)
 

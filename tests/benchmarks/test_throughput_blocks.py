@@ -7,15 +7,14 @@ import pytest
 import torch
 
 from bench.core import timing
-from bench.core.precision import computing_in
 from bench.interface import Approach, Categorical, Posterior, Task
 from bench.measure.measuring import ROW_NOISE_ROWS
 from benchmarks.throughput import blocks, prediction, training
+from benchmarks.throughput.documents import DocumentCode
 from benchmarks.throughput.training import Subject
-from benchmarks.throughput.yardsticks import Yardstick
 from tests.benchmarks.small_networks import CPU, rows_of
 
-OURS_S, DOCUMENT_S, PRODUCT_S, SET_UP_S, FIRST_STEP_S = 2.0, 10.0, 0.5, 1000.0, 50.0
+OURS_S, DOCUMENT_S, SET_UP_S, FIRST_STEP_S = 2.0, 10.0, 1000.0, 50.0
 
 
 # blocks in turn, under a clock that the tests move
@@ -61,7 +60,7 @@ class TimedApproach(Approach):
         raise AssertionError("only training is timed here: nothing is rebuilt")
 
 
-class TimedYardstick(Yardstick):
+class TimedCode(DocumentCode):
     """Steps of 10 s."""
 
     sizes = (4, 3)
@@ -78,35 +77,26 @@ class TimedYardstick(Yardstick):
         raise AssertionError("only training is timed here: nothing is predicted")
 
 
-class TimedProduct:
-    flops, size = 1e9, 794
-
-    def __call__(self):
-        CLOCK.pass_("p", PRODUCT_S)
-
-
 def timed_subject(n_rows: int = 1000) -> Subject:
     train = rows_of(n_rows, 4)
     return Subject(TimedApproach(), Task("classification", 10, n_rows, 4), train, train, 0, CPU)
 
 
 def test_blocks_alternate_and_neither_set_up_nor_the_first_round_counts(time):
-    found = training.alternate(timed_subject(), TimedYardstick(), TimedProduct(), ours=3, document=2, rounds=2)
-    assert time.log == "|" + "oooddp" * 1 + "oooddp" * 2
+    found = training.alternate(timed_subject(), TimedCode(), ours=3, document=2, rounds=2)
+    assert time.log == "|" + "ooodd" * 1 + "ooodd" * 2
     assert found.ours.seconds == [3 * OURS_S] * 2
     assert found.document.seconds == [2 * DOCUMENT_S] * 2
-    assert found.product.seconds == [PRODUCT_S] * 2
     # 3 steps in 6 s are 1/2 a second; 2 in 20 s are 1/10: ours is five times as fast
-    rates = [[side.work / seconds for seconds in side.seconds] for side in (found.ours, found.document)]
-    assert [mine / theirs for mine, theirs in zip(*rates, strict=True)] == [5, 5]
+    assert (found.ours.rates, found.document.rates) == ([0.5, 0.5], [0.1, 0.1])
 
 
 def test_blocks_last_as_long_as_asked_and_no_longer_than_an_epoch(time):
-    found = training.compare_training(timed_subject(), TimedYardstick(), TimedProduct(), rounds=2, block_s=40)
+    found = training.compare_training(timed_subject(), TimedCode(), rounds=2, block_s=40)
     assert (found.ours.work, found.document.work) == (20, 4)  # 40 s of 2 s and of 10 s
-    short = training.compare_training(timed_subject(95), TimedYardstick(), TimedProduct(), rounds=1, block_s=40)
+    short = training.compare_training(timed_subject(95), TimedCode(), rounds=1, block_s=40)
     assert (short.ours.work, short.document.work) == (9, 4)  # 95 rows are 9 full batches of 10
-    quick = training.compare_training(timed_subject(), TimedYardstick(), TimedProduct(), rounds=1, block_s=0.1)
+    quick = training.compare_training(timed_subject(), TimedCode(), rounds=1, block_s=0.1)
     assert (quick.ours.work, quick.document.work) == (1, 1)
 
 
@@ -144,38 +134,9 @@ def test_all_images_are_predicted_unless_every_row_has_noise_of_its_own():
     assert len(prediction.images_for(FixedPosterior("row"), test, 100, 5)) == 5
 
 
-class NotingYardstick(TimedYardstick):
-    """Records the precision in which the document's code multiplies."""
-
-    def __init__(self, seen: list[tuple[str, str]]) -> None:
-        self.seen = seen
-
-    def step(self):
-        self.seen.append(("document", torch.get_float32_matmul_precision()))
-
+class PredictingCode(TimedCode):
     def predict(self, images, n_draws):
-        self.step()
-
-
-class NotingProduct(TimedProduct):
-    def __init__(self, seen: list[tuple[str, str]]) -> None:
-        self.seen = seen
-
-    def __call__(self):
-        self.seen.append(("product", torch.get_float32_matmul_precision()))
-
-
-def test_the_product_is_made_in_our_precision_and_the_documents_in_float32(time):
-    """PyTorch's names of the precisions: "high" is tf32, "highest" is float32."""
-    subject, seen = timed_subject(), []
-    with computing_in("tf32", CPU):
-        training.alternate(subject, NotingYardstick(seen), NotingProduct(seen), ours=1, document=1, rounds=1)
-        assert set(seen) == {("document", "highest"), ("product", "high")}
-        seen.clear()
-        prediction.compare_prediction(
-            subject, FixedPosterior(), NotingYardstick(seen), NotingProduct(seen), rows_of(4, 4), 2, 1, 1e-9
-        )
-    assert set(seen) == {("document", "highest"), ("product", "high")}
+        CLOCK.pass_("d", DOCUMENT_S)
 
 
 @pytest.mark.parametrize(
@@ -189,8 +150,8 @@ def test_what_fills_a_block_at_once_needs_no_further_round_to_warm_up(monkeypatc
     made = []
     monkeypatch.setattr(prediction, "_predict", lambda *_: made.append(0) or 2.0)
     found = prediction.compare_prediction(
-        timed_subject(), FixedPosterior(), NotingYardstick([]), NotingProduct([]), rows_of(4, 4), 2, 3, block_s
+        timed_subject(), FixedPosterior(), PredictingCode(), rows_of(4, 4), 2, 3, block_s
     )
     assert len(made) == calls
     assert found.ours.seconds == [2.0 * found.ours.work / (4 * 2)] * 3
-    assert len(found.document.seconds) == len(found.product.seconds) == 3
+    assert len(found.document.seconds) == 3

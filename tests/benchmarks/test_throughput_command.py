@@ -7,33 +7,31 @@ import pytest
 from bench.cli import INCOMPLETE, USAGE
 from bench.core.errors import MissingFramework
 from bench.core.reasons import OTHER_LOAD, Reason
-from benchmarks.throughput import blocks, measure, training, yardsticks
+from benchmarks.throughput import documents, measure
 from benchmarks.throughput.__main__ import main as measure_speeds
-from benchmarks.throughput.table import Request
+from benchmarks.throughput.measure import Request
 from tests.benchmarks.small_networks import SIZES, subject_of
 
 
 @pytest.fixture
 def small(monkeypatch):
     """Let the command measure small networks on made-up images in this process."""
-    monkeypatch.setattr(blocks, "PRODUCT_SIZE", {"cpu": 32})
-    monkeypatch.setattr(training, "TINY_STEPS", 2)
-    monkeypatch.setattr(measure, "make_subject", lambda request: subject_of(request.approach))
-    smaller = {name: partial(made, sizes=SIZES[name]) for name, made in yardsticks.YARDSTICKS.items()}
-    monkeypatch.setattr(yardsticks, "YARDSTICKS", smaller)
+    monkeypatch.setattr(measure, "make_subject", lambda name, device, data_dir: subject_of(name))
+    smaller = {name: partial(made, sizes=SIZES[name]) for name, made in documents.DOCUMENTS_CODE.items()}
+    monkeypatch.setattr(documents, "DOCUMENTS_CODE", smaller)
     monkeypatch.setattr(measure, "_in_process", measure.measure)
 
 
 def test_the_command_prints_a_row_for_each_measurement(small, capsys):
-    assert measure_speeds(["mlp", "linear_bbb", "--rounds", "2", "--block", "0.001", "--draws", "3,4"]) == 0
+    assert measure_speeds(["mlp", "linear_bbb", "--rounds", "2", "--block", "0.001", "--draws", "3"]) == 0
     shown = capsys.readouterr()
-    assert shown.err.splitlines()[0] == "mlp train, cpu, float32"
-    assert shown.out.count("| mlp ") == 2  # one prediction: it draws nothing
-    assert shown.out.count("| linear_bbb ") == 5  # it also predicts with noise that rows share
+    assert shown.err.splitlines()[0] == "mlp train, cpu"
+    assert shown.out.count("| mlp ") == 2
+    assert shown.out.count("| linear_bbb ") == 3  # it also predicts with noise that rows share
 
 
 def test_a_missing_framework_is_a_row_and_exit_code_3(small, monkeypatch, capsys):
-    def absent(request):
+    def absent(name, device, data_dir):
         raise MissingFramework("mxnet_bbb needs mxnet")
 
     monkeypatch.setattr(measure, "make_subject", absent)
@@ -42,27 +40,26 @@ def test_a_missing_framework_is_a_row_and_exit_code_3(small, monkeypatch, capsys
 
 
 def test_an_approach_that_fails_is_told_in_one_line_and_the_others_are_measured(small, monkeypatch, capsys):
-    def break_mlp(request):
-        if request.approach == "mlp":
+    def break_mlp(name, device, data_dir):
+        if name == "mlp":
             raise RuntimeError("no such luck\nand more of it")
-        return subject_of(request.approach)
+        return subject_of(name)
 
     monkeypatch.setattr(measure, "make_subject", break_mlp)
     arguments = ["mlp", "linear_bbb", "--what", "train", "--rounds", "1", "--block", "0.001"]
     assert measure_speeds(arguments) == INCOMPLETE
     shown = capsys.readouterr()
     assert shown.err.splitlines()[:2] == [
-        "mlp train, cpu, float32",
+        "mlp train, cpu",
         "  RuntimeError: no such luck",
     ]
     assert [line.split("|")[1].strip() for line in shown.out.splitlines() if " failed " in line] == ["mlp"]
 
 
-@pytest.mark.parametrize("change", [{"device": "cuda"}, {"precision": "bf16"}])
-def test_what_runs_on_cpu_in_float32_only_is_skipped_elsewhere(change):
-    record = measure.measure(Request("mxnet_bbb", **change))
-    assert (record.outcome, record.rows) == ("skipped", ())
-    assert record.reason.startswith("mxnet_bbb runs on cpu in float32 only: ")
+def test_what_runs_on_a_cpu_only_is_skipped_elsewhere():
+    record = measure.measure(Request("mxnet_bbb", device="cuda"))
+    assert (record.outcome, record.compared) == ("skipped", ())
+    assert record.reason.startswith("mxnet_bbb runs on cpu only: ")
 
 
 def test_load_of_others_is_marked(small, monkeypatch):
@@ -75,7 +72,7 @@ def test_load_of_others_is_marked(small, monkeypatch):
     ("arguments", "message"),
     [
         (["nope"], "unknown approach 'nope'"),
-        (["toy_bbb"], "unknown approach with a yardstick 'toy_bbb'"),
+        (["toy_bbb"], "unknown approach of a document 'toy_bbb'"),
         (["mlp", "--rounds", "0"], "'0' is not a count"),
         (["mlp", "--draws", "many"], "'many' is not a count"),
         (["mlp", "--images", "-1"], "'-1' is not a count"),
@@ -83,7 +80,6 @@ def test_load_of_others_is_marked(small, monkeypatch):
         (["mlp", "--block", "0"], "not a positive number"),
         (["mlp", "--what", "trian"], "did you mean 'train'"),
         (["mlp", "--device", "tpu"], "known: cpu, cuda"),
-        (["mlp", "--precision", "half"], "known: bf16, float32, float64, tf32"),
     ],
 )
 def test_nonsense_is_one_line(arguments, message, capsys):

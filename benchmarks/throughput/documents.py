@@ -1,24 +1,18 @@
-"""The documents' own code (`documents_code`), prepared to be timed beside ours.
-
-The counted floating-point operations are those of the matrix products that a step or a prediction needs: a product
-[B, n_in] x [n_in, n_out] counts 2 B n_in n_out. Noise, activations, losses and optimisers do not count. So the rate
-that code reaches, as a share of the rate of a large product, says how much of its time goes into other work.
-"""
+"""The documents' own code (`documents_code`), prepared to be timed beside ours."""
 
 from __future__ import annotations
 
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from itertools import pairwise
 from typing import Any, ClassVar
 
 from torch import Tensor
 
 from bench.core.errors import check_known
 from bench.core.streams import generator
-from bench.interface import Noise, Split
+from bench.interface import Split
 from bench.plan.registry import manifest, manifests
 from benchmarks.throughput.blocks import cycle
 from documents_code import dropout_fcn, linear_bbb, mlp
@@ -27,19 +21,18 @@ BATCH = 128  # rows of a training step of every document
 BYTES_OVER_126 = 255 / 126  # factor from pixels in 0..1 to those of rabanser2017, which divides bytes by 126
 
 
-class Yardstick(ABC):
-    """A document's training step and prediction loop with its own batch sizes, and the operations that ours needs.
+class DocumentCode(ABC):
+    """A document's training step and prediction loop with its own batch sizes.
 
     Batches are tensors that lie ready in memory, so that the time of a document's data loader does not count.
     """
 
-    smallest: ClassVar[Mapping[str, Any]]  # fields of our approach that make its network tiny
     predict_rows: ClassVar[int] = 128  # rows of a batch of the document's prediction
     refuses: ClassVar[bool] = False  # the document's prediction ends with a rule that can refuse
 
-    def __init__(self, train: Split, sizes: Sequence[int]) -> None:
-        """Take the training rows; `sizes`: inputs, hidden units of the used layers, outputs."""
-        self.train, self.sizes, self._batches = train, sizes, cycle(len(train), BATCH)
+    def __init__(self, train: Split) -> None:
+        """Take the training rows."""
+        self.train, self._batches = train, cycle(len(train), BATCH)
 
     def next_batch(self) -> tuple[Tensor, Tensor]:
         """Return the images and labels of the next training step."""
@@ -61,33 +54,15 @@ class Yardstick(ABC):
     def settle(self) -> None:  # noqa: B027 - most frameworks have no queue that PyTorch does not know
         """Wait until the framework has done all queued work, ours or the document's."""
 
-    def layer_flops(self, n_rows: int) -> list[float]:
-        """Return the operations of one forward pass of each layer."""
-        return [2.0 * n_rows * n_in * n_out for n_in, n_out in pairwise(self.sizes)]
 
-    def training_flops(self, n_rows: int) -> float:
-        """Return the operations of our step: forward, gradients of the weights, and of all inputs but the first's."""
-        layers = self.layer_flops(n_rows)
-        return 3 * sum(layers) - layers[0]
-
-    def prediction_flops(self, n_rows: int, n_draws: int, noise: Noise) -> float:
-        """Return the operations of our prediction.
-
-        With noise "shared" the first layer's mean and variance are one product each, whatever the number of draws.
-        """
-        first, *rest = self.layer_flops(n_rows)
-        return 2 * first + n_draws * sum(rest) if noise == "shared" else n_draws * (first + sum(rest))
-
-
-class DropoutFcn(Yardstick):
+class DropoutFcn(DocumentCode):
     """alsibahi2019's network with dropout."""
 
-    smallest: ClassVar = {"hidden": (8, 8, 8)}
     predict_rows: ClassVar = 1
 
     def __init__(self, train: Split, seed: int, sizes: Sequence[int] = (784, 1024, 1024, 1024, 10)) -> None:
         del seed
-        super().__init__(train, sizes)
+        super().__init__(train)
         self.network = dropout_fcn.network(sizes[0], sizes[1]).to(train.x.device)
         self.sgd = dropout_fcn.optimizer(self.network)
 
@@ -100,14 +75,12 @@ class DropoutFcn(Yardstick):
         return [self.network(images) for _ in range(n_draws)]
 
 
-class Mlp(Yardstick):
+class Mlp(DocumentCode):
     """feldman2018's deterministic classifier."""
-
-    smallest: ClassVar = {"width": 8}
 
     def __init__(self, train: Split, seed: int, sizes: Sequence[int] = (784, 400, 400, 10)) -> None:
         del seed
-        super().__init__(train, sizes)
+        super().__init__(train)
         self.network = mlp.Classifier(sizes[0], sizes[1]).to(train.x.device)
         self.adam = mlp.optimizer(self.network)
 
@@ -120,16 +93,14 @@ class Mlp(Yardstick):
         return [self.network(images) for _ in range(n_draws)]
 
 
-class LinearBbb(Yardstick):
+class LinearBbb(DocumentCode):
     """feldman2018's Bayes by Backprop; predicts by one network after another."""
 
-    smallest: ClassVar = {"hidden_units": 8}
-
     def __init__(self, train: Split, seed: int, sizes: Sequence[int] = (784, 512, 512, 10)) -> None:
-        super().__init__(train, sizes)
+        super().__init__(train)
         self.n_batches = len(train) / BATCH
         network = linear_bbb.GaussianNetwork(sizes, prior_std=6.0)
-        linear_bbb.initialise_classifier(network, generator(seed, "yardstick"))
+        linear_bbb.initialise_classifier(network, generator(seed, "documents code"))
         self.network = network.to(train.x.device)
         self.adam, _ = linear_bbb.document_adam(self.network)
 
@@ -142,14 +113,13 @@ class LinearBbb(Yardstick):
         return linear_bbb.predict(self.network, images, n_draws)
 
 
-class _InPyro(Yardstick):
+class _InPyro(DocumentCode):
     """A document in Pyro, with its own store of parameters and without validation."""
 
-    smallest: ClassVar = {"n_hidden": 8}
     document: Any
 
-    def __init__(self, train: Split, sizes: Sequence[int]) -> None:
-        super().__init__(train, sizes)
+    def __init__(self, train: Split) -> None:
+        super().__init__(train)
         self._store: dict[str, dict[str, Any]] = {"params": {}, "constraints": {}}
 
     @contextmanager
@@ -179,26 +149,12 @@ class PyroHiddenLayer(_InPyro):
         from documents_code.pyro_hidden_layer import DocumentNetwork
 
         del seed
-        super().__init__(train, sizes)
+        super().__init__(train)
         self.document = DocumentNetwork(len(train), n_hidden=sizes[1], n_inputs=sizes[0], batch_size=BATCH)
 
     def predict(self, images: Tensor, n_draws: int) -> object:
         """Return log-probabilities [S, B, K]."""
         return self.document.predict(images, n_draws)
-
-    def training_flops(self, n_rows: int) -> float:
-        """See `Yardstick`. Means and variances are a product each; one more draw after the step gives the accuracy."""
-        return 2 * (super().training_flops(n_rows) + sum(self.layer_flops(n_rows)))
-
-    def prediction_flops(self, n_rows: int, n_draws: int, noise: Noise) -> float:
-        """See `Yardstick`. Means and variances are a product each, in the first layer once for all draws.
-
-        With noise "shared", the later layers' weights are drawn: one product each.
-        """
-        if noise != "row":
-            return super().prediction_flops(n_rows, n_draws, noise)
-        first, *rest = self.layer_flops(n_rows)
-        return 2 * (first + n_draws * sum(rest))
 
 
 class PyroRandomModule(_InPyro):
@@ -210,7 +166,7 @@ class PyroRandomModule(_InPyro):
         from documents_code.pyro_random_module import DocumentNetwork
 
         del seed
-        super().__init__(train, sizes)
+        super().__init__(train)
         self.document = DocumentNetwork(n_hidden=sizes[1], n_inputs=sizes[0])
         self.document.net.to(train.x.device)
 
@@ -219,16 +175,14 @@ class PyroRandomModule(_InPyro):
         return self.document.predict_or_refuse(images, n_draws)
 
 
-class MxnetBbb(Yardstick):
+class MxnetBbb(DocumentCode):
     """rabanser2017's Bayes by Backprop; `sizes` leaves out the layer that its forward pass leaves out."""
-
-    smallest: ClassVar = {"hidden_units": 8}
 
     def __init__(self, train: Split, seed: int, sizes: Sequence[int] = (784, 400, 10)) -> None:
         from documents_code import mxnet_bbb
         from implementations._mxnet import mx, to_ndarray
 
-        super().__init__(train, sizes)
+        super().__init__(train)
         self._mx = mx
         self._to_ndarray = to_ndarray
         mx.random.seed(seed)
@@ -261,7 +215,7 @@ class MxnetBbb(Yardstick):
         self._mx.nd.waitall()
 
 
-YARDSTICKS = {
+DOCUMENTS_CODE = {
     "dropout_fcn": DropoutFcn,
     "pyro_hidden_layer": PyroHiddenLayer,
     "pyro_random_module": PyroRandomModule,
@@ -269,21 +223,21 @@ YARDSTICKS = {
     "linear_bbb": LinearBbb,
     "mxnet_bbb": MxnetBbb,
 }
-"""By approach: (training rows on the device, seed, layer sizes) -> yardstick. Only tests give sizes.
+"""By approach: (training rows on the device, seed, layer sizes) -> the document's code. Only tests give sizes.
 
-A yardstick in Pyro or MXNet imports its framework when it is made.
+Code in Pyro or MXNet imports its framework when it is made.
 """
 
 
 def names() -> list[str]:
-    """Return the approaches with a yardstick, in the order of the tables."""
-    return [name for name in manifests() if name in YARDSTICKS]
+    """Return the approaches that a document has code of, in the order of the tables."""
+    return [name for name in manifests() if name in DOCUMENTS_CODE]
 
 
 def choose(given: Sequence[str]) -> list[str]:
-    """Return the given names once each, or all; raises ConfigError for one without a yardstick."""
+    """Return the given names once each, or all; raises ConfigError for one of no document."""
     known = names()
     for name in given:
         manifest(name)
-        check_known("approach with a yardstick", known, name)
+        check_known("approach of a document", known, name)
     return list(dict.fromkeys(given)) or known
