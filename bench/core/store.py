@@ -35,7 +35,7 @@ from bench.core.row_scores import Scores, check_scores
 if TYPE_CHECKING:
     import torch
 
-WRITTEN = ("records", "fits", "locks", "readings", "tables", "figures", "report", "measured")
+WRITTEN = ("records", "fits", "locks", "readings", "tables", "figures", "report")
 """The folders of a results folder where a killed process may leave half-written files. Not `quarantine`: files are
 moved there as they are."""
 _NOT_IN_FILE_NAME = ("device", "precision")  # fields of `Naming`; the hash in the file's name depends on them
