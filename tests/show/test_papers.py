@@ -5,7 +5,7 @@ import pytest
 from bench.core.csv_rows import columns
 from bench.core.errors import ConfigError
 from bench.judge.stats.papers import OBTAINED, Paper, load_papers
-from bench.show.tables.papers import papers_table
+from bench.show.tables.lists import papers_table
 from bench.show.tables.render import markdown
 from tests.tables import by_column
 

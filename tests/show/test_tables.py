@@ -7,10 +7,17 @@ import pytest
 from msgspec import structs
 
 from bench.core.errors import ConfigError
+from bench.core.metric_table import unit_of
+from bench.core.project import RESULTS
 from bench.core.reasons import Reason
 from bench.core.records import Record
 from bench.judge.claims import load_claims
 from bench.judge.results import Results, select, without_commits
+from bench.judge.samples import metrics_of
+from bench.show.material import Material
+from bench.show.table import Measured
+from bench.show.tables.common import ACCURACY, CALIBRATION, DETECTION, OOD, REFUSAL
+from bench.show.tables.further import TOYS
 from bench.show.tables.registry import TABLES, all_tables
 from tests.report_folder import of_seed
 from tests.synthetic import manifests, record
@@ -116,6 +123,44 @@ def test_captions_and_notes_name_profile_device_seeds_machine_and_versions():
     assert Tables(*full_records(7))["speed"].conditions == "Profile full, cpu, float32, seed 7."
 
 
+# declared tables
+
+
+@pytest.fixture(scope="module")
+def shipped() -> Material:
+    return Material(RESULTS)
+
+
+DECLARED = [ACCURACY, CALIBRATION, DETECTION, OOD, REFUSAL, TOYS]
+
+
+@pytest.mark.parametrize("declared", DECLARED, ids=lambda one: one.name)
+def test_a_column_shows_its_metric_of_the_records_of_its_row(declared, shipped):
+    records = {one.key: one for one in shipped.results.records}
+    titles = [title for column in declared.columns for title in column.titles]
+    compared = 0
+    for row, entries in zip(declared.rows(shipped), declared.make(shipped).rows, strict=True):
+        for column in declared.columns:
+            entry = entries[titles.index(column.titles[0])]
+            if column.metric and isinstance(entry, Measured):
+                name = column.metric.format_map(row)
+                mine = [records[key] for key in entry.sample.sources]
+                assert {one.approach for one in mine} <= {row["approach"]}
+                assert unit_of(name) is not None
+                assert entry.sample == metrics_of(mine, name)
+                compared += entry.sample.n
+    assert compared > 5
+
+
+def test_pictures_without_digits_have_no_accuracy_and_chance_is_their_share(shipped):
+    lines = shown_rows(REFUSAL.make(shipped))
+    assert {row["accuracy of accepted"] for row in lines if row["data set"] != "mnist"} == {"-"}
+    assert "chopra2018 truncates: 0.96 stands for 0.96 to below 0.97." in REFUSAL.make(shipped).notes
+    chances = {row["data set"]: row["chance"] for row in shown_rows(DETECTION.make(shipped))}
+    assert chances["letters"] == "0.0909"  # 1,000 letters among 11,000 images
+    assert chances["fashion_mnist"] == "0.5000"
+
+
 # accuracy
 
 
@@ -161,51 +206,6 @@ def test_entropies_are_in_nats_and_the_reported_ones_in_bits():
     assert line(table, "mlp", "published", "notmnist459")["entropy"] == "no data"
     assert "no data: python -m bench data fetch" in table.notes
     assert line(table, "mlp", "corrected", "noise_gaussian")["reported, bits"] == "-"
-
-
-def test_detection_has_a_row_for_every_set_and_score():
-    metrics = {
-        "letters/auroc_max_probability": 0.9,
-        "letters/aupr_max_probability": 0.8,
-        "letters/fpr95_max_probability": 0.3,
-    }
-    table = Tables(record("uniform", "published", "common", metrics=metrics))["detection"]
-    row = line(table, "uniform", "published", "letters", "max probability")
-    assert (row["AUROC"], row["AUPR"], row["FPR95"]) == ("0.9000", "0.8000", "0.3000")
-    assert row["chance"] == "0.0909"  # 1,000 letters among 11,000 images
-    assert line(table, "uniform", "published", "fashion_mnist", "max probability")["chance"] == "0.5000"
-    assert len([r for r in shown_rows(table) if r["approach"] == "uniform"]) == 5 * 3
-
-
-def test_refusal_sets_the_reported_numbers_beside_both_rules():
-    published = record(
-        "pyro_random_module", metrics={"mnist/test10k/refusal_rate": 0.12, "notmnist459/all 459/refusal_rate": 0.77}
-    )
-    metrics = {
-        "mnist/refusal_rate": 0.13,
-        "mnist/selective_accuracy": 0.955,
-        "mnist/refusal_rate_strict": 0.4,
-        "letters/refusal_rate": 0.7,
-    }
-    table = Tables(published, record("pyro_random_module", "published", "common", metrics=metrics))["refusal"]
-    row = line(table, "pyro_random_module", "published", "mnist")
-    assert (row["refused"], row["accuracy of accepted"], row["refused, strict"]) == ("0.1300", "0.9550", "0.4000")
-    assert (row["reported refused"], row["published x published refused"]) == ("0.1250", "0.1200")
-    assert (row["reported accuracy"], row["published x published accuracy"]) == ("0.96", "n/a [2]")
-    assert "chopra2018 truncates: 0.96 stands for 0.96 to below 0.97." in table.notes
-    letters = line(table, "pyro_random_module", "published", "letters")
-    assert (letters["refused"], letters["accuracy of accepted"], letters["reported refused"]) == ("0.7000", "-", "-")
-    assert line(table, "pyro_random_module", "published", "notmnist459")["reported refused"] == "0.7909"  # 0.790850
-
-
-def test_calibration_gives_the_reason_where_a_metric_does_not_apply():
-    missing = {"mnist/draw_accuracy_std": "noise is drawn for each row"}
-    metrics = {"mnist/nll": 0.0812, "mnist/mean_network/nll": 0.07}
-    table = Tables(record("dropout_fcn", "published", "common", metrics=metrics, missing=missing))["calibration"]
-    row = line(table, "dropout_fcn", "published")
-    assert (row["NLL"], row["mean network NLL"]) == ("0.0812", "0.0700")
-    label = row["its sd over draws"]
-    assert f"{label}: noise is drawn for each row" in table.notes
 
 
 # pruning, speed, toys
@@ -265,18 +265,3 @@ def test_times_that_do_not_count_are_marked_or_left_out():
     assert (row["one image, ms"], row["training, s"]) == ("500 !", "20.0 !")
     assert "!: times do not count: other load on the machine" in table.notes
     assert (row["device"], row["threads"]) == ("cpu", "2")
-
-
-def test_speed_of_an_approach_measured_by_the_published_protocol_alone():
-    made = record("toy_mlp", timings={"fit_s": 1.5, "valid": True}, model={"n_parameters": 321, "n_weights": 321})
-    row = line(Tables(made)["speed"], "toy_mlp", "published")
-    assert (row["parameters"], row["training, s"]) == ("321", "1.50")
-    assert row["one image, ms"].startswith("n/a")
-
-
-def test_toys():
-    published = record("toy_mlp", metrics={"toy/x=100/prediction": -12.0})
-    common = record("toy_mlp", "published", "common", metrics={"toy/rmse": 0.00647}, missing={"toy/nll": "no noise"})
-    row = line(Tables(published, common)["toys"], "toy_mlp", "published")
-    assert row["RMSE at the points"] == "0.00647"
-    assert (row["reported at x = 100"], row["published x published"], row["difference"]) == ("-13", "-12.0", "+1.00")

@@ -14,7 +14,7 @@ from bench.show.figures.figure import Figure
 from bench.show.material import Material
 from bench.show.page.images import Drawings, Image
 from bench.show.table import Table
-from bench.show.tables.records import cited_records
+from bench.show.tables.lists import cited_records
 from bench.show.tables.registry import all_tables
 
 DOCUMENTS = REFERENCE / "sources.toml"

@@ -17,7 +17,6 @@ from bench.show.material import Material
 from bench.show.table import Table
 from bench.show.tables.alternatives import alternatives_table, end_results_against
 from bench.show.tables.answer import answer_table
-from bench.show.tables.audits import audit_tables
 from bench.show.tables.blundell2015 import blundell_table
 from bench.show.tables.choice import choice_table
 from bench.show.tables.common import ACCURACY, CALIBRATION, DETECTION, OOD, REFUSAL
@@ -27,9 +26,8 @@ from bench.show.tables.definitions import definitions_table
 from bench.show.tables.further import PRUNING, SPEED, TOYS
 from bench.show.tables.ladder import ladder_table, mistakes_table
 from bench.show.tables.libraries import libraries_table
+from bench.show.tables.lists import audit_tables, papers_table, provenance_table, unfinished_table
 from bench.show.tables.methods import ON_CLOTHES, clothes_table, methods_table
-from bench.show.tables.papers import papers_table
-from bench.show.tables.records import provenance_table, unfinished_table
 from bench.show.tables.verdicts import (
     curve_verdicts_table,
     final_numbers_table,

@@ -1,4 +1,4 @@
-"""Tables `provenance` and `unfinished`: where the records were made, and which records have no numbers."""
+"""Tables that list things: findings of the audit, numbers of papers, origins of records, records without numbers."""
 
 from __future__ import annotations
 
@@ -6,9 +6,54 @@ from collections.abc import Iterable
 
 from bench.core.reasons import in_words
 from bench.core.records import Provenance, Record
+from bench.judge.audit.findings import OUTCOMES, Finding
+from bench.judge.audit.rules import RULES
 from bench.judge.results import SHOWN_VERSIONS, code_of, made_at
+from bench.judge.stats.papers import OBTAINED, Paper
 from bench.show.material import Material
 from bench.show.table import Entry, Linked, Table, sources_of
+
+AUDIT_COLUMNS = ("rule", "severity", "outcome", "seen", "effect", "remedy")
+NOT_AUDITED = "not applicable"
+AUDIT_CAPTION = (
+    "Rules for known mistakes, applied to the document; failures first. The ladders say how much each mistake changes "
+    "a number."
+)
+
+
+def audit_tables(findings: Iterable[Finding]) -> list[Table]:
+    """Return a table for each document, without the rules that do not apply to it."""
+    lines: dict[str, list[list[str | None]]] = {}
+    for found in sorted(findings, key=lambda found: OUTCOMES.index(found.outcome)):
+        if found.outcome != NOT_AUDITED:
+            rule = RULES[found.rule]
+            seen = f"{rule.title}: {found.detail}"
+            line = [found.rule, rule.severity, found.outcome, seen, found.effect, found.remedy]
+            lines.setdefault(found.subject, []).append([part or None for part in line])
+    return [
+        Table(f"audit_{document}", f"Audit of {document}", AUDIT_CAPTION, AUDIT_COLUMNS, rows)
+        for document, rows in lines.items()
+    ]
+
+
+def papers_table(papers: list[Paper]) -> Table:
+    """Return a row for each number; a number that nobody has checked is marked UNCHECKED."""
+    rows = [
+        [
+            *(paper.source, paper.method, paper.network, paper.metric, paper.dataset, f"{paper.value:g}"),
+            *(str(paper.n_runs or "not stated"), paper.obtained.replace("unchecked", "UNCHECKED"), paper.note),
+        ]
+        for paper in papers
+    ]
+    columns = ["source", "method", "network", "metric", "data set", "value", "runs", "obtained", "note"]
+    counts = {name: sum(paper.obtained == name for paper in papers) for name in OBTAINED}
+    caption = (
+        "Context only: numbers of papers and of other reproductions. Their networks and budgets differ from ours, so "
+        "no number is judged. Errors and AUROC are fractions. "
+        + "; ".join(f"{name}: {text} ({counts[name]})" for name, text in OBTAINED.items())
+        + "."
+    )
+    return Table("papers", "What papers report", caption, columns, rows, [])
 
 
 def cited_records(material: Material, tables: Iterable[Table]) -> list[Record]:
