@@ -15,7 +15,7 @@ from bench.core.errors import MissingFramework, check_known
 from bench.show.tables.render import render
 from benchmarks.libraries.loops import LOOPS
 from benchmarks.libraries.measure import Amounts, run
-from benchmarks.libraries.table import LIBRARIES, library_speed_table
+from benchmarks.libraries.table import LIBRARIES
 
 QUICK = Amounts(rounds=2, block_s=0.01, predict_rounds=2, draws=3, images=200)
 MODULES = {"torchbnn": "torchbnn", "bayesian-torch": "bayesian_torch", "posteriors": "posteriors", "pyro-ppl": "pyro"}
@@ -41,8 +41,7 @@ def _made(given: argparse.Namespace) -> int:
                 f"{name} is not installed; python -m pip install -c constraints.txt -e '.[libraries]'"
             )
     amounts = QUICK if given.quick else Amounts(rounds=given.rounds, predict_rounds=given.predict_rounds)
-    table = library_speed_table(run(chosen, amounts, given.threads, say))
-    sys.stdout.write(render(table, "md"))
+    sys.stdout.write(render(run(chosen, amounts, given.threads, say), "md"))
     return 0
 
 

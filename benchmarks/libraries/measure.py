@@ -14,16 +14,16 @@ from dataclasses import dataclass
 
 import torch
 
-from bench.core import environment
 from bench.core.denormals import without_denormals
 from bench.core.load import OtherLoad
 from bench.core.reasons import in_words
 from bench.core.timing import Stopwatch
 from bench.interface import Posterior, Split
 from bench.measure.measuring import first_rows, predict_split
+from bench.show.table import Table
 from benchmarks.command import in_own_process
 from benchmarks.libraries.loops import LOOPS, Loop
-from benchmarks.libraries.table import LIBRARIES, Compared, LibrarySpeeds
+from benchmarks.libraries.table import LIBRARIES, Compared, library_speed_table
 from benchmarks.throughput.blocks import cycle, fitting, time_block
 from benchmarks.throughput.measure import make_subject
 from benchmarks.throughput.training import BlockContext, Subject
@@ -193,30 +193,18 @@ def _predicting(
         yield Compared(what="predict", library=library, side=name, seconds=own, library_seconds=theirs)
 
 
-def run(
-    libraries: Sequence[str],
-    amounts: Amounts,
-    threads: int | None,
-    tell: Callable[[str], object],
-) -> LibrarySpeeds:
+def run(libraries: Sequence[str], amounts: Amounts, threads: int | None, tell: Callable[[str], object]) -> Table:
     """Measure each library of `LOOPS` that is named, in a process of its own: a framework leaves threads and memory.
 
     `threads`: of all sides; None for PyTorch's own choice. `tell` gets the name of each library before it is measured.
     """
     compared: list[Compared] = []
-    loads: dict[str, None] = {}
+    loads: list[str] = []
     for library in libraries:
         tell(library)
         found, load = in_own_process(measured, library, amounts, threads)
         compared += found
-        loads |= {load: None} if load else {}
+        loads += [f"{library}: {load}"] if load else []
     packages = ["torch", *dict.fromkeys(LOOPS[library][0] for library in libraries)]
-    return LibrarySpeeds(
-        batch_size=BATCH,
-        draws=amounts.draws,
-        images=amounts.images,
-        versions={name: importlib.metadata.version(name) for name in packages},
-        load="; ".join(loads),
-        compared=compared,
-        provenance=environment.describe(threads or torch.get_num_threads()),
-    )
+    versions = {name: importlib.metadata.version(name) for name in packages}
+    return library_speed_table(compared, amounts.draws, amounts.images, versions, loads)
