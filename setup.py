@@ -22,10 +22,10 @@ SHIPPED = (
     "datasets/fashion_mnist/*.gz",
     "datasets/letters/*.gz",
     "results/reference/*",
-    "results/records/*/*.json",
-    "results/records/*/*__seed0__*.npz",
+    "results/records/*.jsonl",
+    "results/records/*.npz",
     "results/shipped-fits/*/*.safetensors",
-    "results/readings/*/*.json",
+    "results/readings/*.jsonl",
 )
 
 

@@ -16,6 +16,7 @@ from bench.cli.options import add_wide, count, given_folder, given_path, threads
 from bench.core.errors import ConfigError, StoreError
 from bench.core.files import check_writable, write_atomically
 from bench.core.project import usual_results
+from bench.core.store import Store
 from bench.judge.gate.checks import FAIL, GateReport
 from bench.judge.gate.config import GATE, Gate, load_gate
 from bench.judge.gate.fresh import run_fresh
@@ -66,7 +67,7 @@ def _gate(arguments: argparse.Namespace) -> int:
         raise ConfigError("--workers is for a new run, but --fresh judges an old one; leave one of the two out")
     if arguments.fresh is not None and not arguments.fresh.is_dir():
         raise ConfigError(f"--fresh {arguments.fresh} is not a folder; give one that a gate has filled")
-    has_records = any(arguments.reference.glob("records/*/*.json"))
+    has_records = Store(arguments.reference).has_records()
     if arguments.fresh is None and not has_records:  # say so before the fresh run, which takes long
         raise ConfigError(f"--reference {arguments.reference} has no records; give a folder that `run` has filled")
     gate = load_gate(arguments.gate)

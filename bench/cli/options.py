@@ -231,7 +231,7 @@ def add_selection(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--seeds", type=seeds, default=(0,), metavar="N", help="a count (3) or a list (0,4,7; one seed: 4,)"
     )
-    parser.add_argument("--apart", action="store_true", help="train each seed alone, so that training times count")
+    parser.add_argument("--apart", action="store_true", help="train each missing seed alone, so that its time counts")
     add_task(parser)
     add_record_options(parser, reads=False)
 

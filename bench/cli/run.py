@@ -96,10 +96,10 @@ def _run(arguments: argparse.Namespace) -> int:
     return 0 if all(result.outcome == "done" for result in results) else INCOMPLETE
 
 
-def _as_fitted(chosen: Sequence[Cell], store: Store) -> dict[str, tuple[Cell, list[Cell]]]:
-    """Map the identity of each unfinished cell to the cell as a run would fit it, and to all cells of the same fit."""
-    finished = {cell.identity for cell in chosen if final(cell, store) is not None}
-    return {cell.identity: (cell, group) for group in arrange(chosen, store, finished) for cell in group}
+def _pending(chosen: Sequence[Cell], store: Store) -> dict[str, list[Cell]]:
+    """Map the key of each pending run to its seed batch."""
+    finished = {cell.key for cell in chosen if final(cell, store) is not None}
+    return {cell.key: group for group in arrange(chosen, store, finished) for cell in group}
 
 
 def _plan(arguments: argparse.Namespace) -> int:
@@ -131,12 +131,12 @@ def _planned(
     chosen: Sequence[Cell], store: Store, costs: Mapping[str, CostEstimate]
 ) -> tuple[list[PlannedCell], list[float]]:
     """Return the line of each cell, and the expected seconds of each group of cells that one process will do."""
-    to_do = _as_fitted(chosen, store)
+    to_do = _pending(chosen, store)
     rows = []
     trained = set()  # keys of fits that an earlier cell trains
     seconds: dict[str, float] = {}  # by the key of a group's first cell
-    for named in chosen:
-        cell, group = to_do.get(named.identity, (named, []))
+    for cell in chosen:
+        group = to_do.get(cell.key, [])
         cost = costs[cell.key]
         nothing = not group or bool(cell.skip)
         is_trained = cell.fit_key in trained or store.fit_path(cell.fit_key, "posterior").exists()
@@ -163,7 +163,7 @@ def _busy(speed: Speed) -> list[str]:
 def _status(arguments: argparse.Namespace) -> int:
     chosen = select(arguments)
     store = Store(arguments.results)
-    to_do = _as_fitted(chosen, store)
+    to_do = _pending(chosen, store)
     rows = []
     is_complete = True
     details: dict[str, str] = {}  # traceback and output of each failed cell, by its title
@@ -196,15 +196,13 @@ def _status(arguments: argparse.Namespace) -> int:
     return 0 if is_complete else INCOMPLETE
 
 
-def _state(
-    cell: Cell, record: Record | None, store: Store, to_do: Mapping[str, tuple[Cell, list[Cell]]]
-) -> tuple[str, str]:
-    """Return the state of a cell, and which process works on it; `to_do`: from `_as_fitted`."""
-    if (record is None or not is_final(record)) and locks.is_held(store.root, cell.lock_key):
-        holder = locks.holder(store.root, cell.lock_key)
+def _state(cell: Cell, record: Record | None, store: Store, to_do: Mapping[str, list[Cell]]) -> tuple[str, str]:
+    """Return the state of a cell, and which process works on it; `to_do`: from `_pending`."""
+    if (record is None or not is_final(record)) and locks.is_held(store.root, cell.fit_key):
+        holder = locks.holder(store.root, cell.fit_key)
         return "running", f"process {holder.pid} on {holder.host} since {holder.since}" if holder else ""
     if record is None:
-        checkpoint = store.fit_path(checkpoint_key(to_do[cell.identity][1]), "checkpoint")
+        checkpoint = store.fit_path(checkpoint_key(to_do[cell.key]), "checkpoint")
         return "interrupted, will resume" if checkpoint.exists() else "missing", ""
     return record.outcome + (", made at other versions" if is_stale(record) else ""), ""
 

@@ -1,32 +1,34 @@
-"""A folder of sealed files of one type: records, readings or measured tables.
+"""A folder of sealed contents of one type, such as records: a file for each one, and archives of many.
 
-A file is JSON and contains the hash of its content (the seal). A file is accepted only if all this holds: it is a plain
-file of bounded size; the path to it has no link; its numbers are finite; its fields are those of its type; its hash
-fits; its name is the one that its content gives.
+A run writes one file for each content. The contents that come with the suite are in archives, one for each approach,
+whose lines are sorted by name; `python -m tools.archive` moves files into them. A file counts in place of the archive's
+line of the same name.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Generic, TypeVar
 
 import msgspec
 
 from bench.core.canonical import plain
-from bench.core.errors import StoreError
-from bench.core.files import write_atomically
-from bench.core.records import Fields
-from bench.core.sealed import has_seal, read_json, seal, shorten
+from bench.core.errors import DataCorrupt, StoreError
+from bench.core.files import is_there, read_file, write_atomically
+from bench.core.sealed import OLDER, OlderForm, Sealed, read_sealed, seal, shorten, unseal
+from bench.core.text import counted
 
-T = TypeVar("T", bound=Fields)
+T = TypeVar("T", bound=Sealed)
+
+ARCHIVE = ".jsonl"
+LARGEST_ARCHIVE = 256 << 20  # bytes; ours have at most 4 MB
 
 
 @dataclass(frozen=True)
 class Problem:
-    """A file that cannot be trusted, and why."""
+    """A file that cannot be read, or a line of an archive (with the name of its file), and why."""
 
     path: Path
     reason: str
@@ -34,16 +36,17 @@ class Problem:
 
 @dataclass(frozen=True)
 class SealedFolder(Generic[T]):
-    """The files of one type in a folder of a results folder."""
+    """The contents of one type in a folder of a results folder."""
 
     results: Path
     folder: str
     kind: type[T]
-    what: str  # what errors call one of the files
-    schema: int  # version of the files' fields
+    what: str  # what errors call one of the contents
+    schema: int  # version of the fields
     name_of: Callable[[T], str]  # content -> path of its file below the root
-    pattern: str  # matches the names, for `Path.glob`
-    remedy: str  # what a user can do with a file of another schema
+    pattern: str  # matches the names of the files, for `Path.glob`
+    remedy: str  # what a user can do with a content that cannot be read
+    _archives: dict[Path, tuple[Mapping[str, T], list[Problem]]] = field(default_factory=dict)  # read already
 
     @property
     def root(self) -> Path:
@@ -55,18 +58,24 @@ class SealedFolder(Generic[T]):
         return self.root / self.name_of(content)
 
     def write(self, content: T) -> Path:
-        """Check, seal and write a content, with null for NaN and infinity; return its path. Raises StoreError."""
+        """Check, seal and write a content; return its path. Raises StoreError."""
         path = self.path(content)
         try:
-            body = seal(msgspec.convert(plain(content), self.kind))
+            line = seal(msgspec.convert(plain(content), self.kind))
         except (msgspec.ValidationError, TypeError) as error:
             raise StoreError(f"{self.what} {path} cannot be written: {shorten(error)}") from error
-        text = json.dumps(body, indent=1, sort_keys=True, allow_nan=False) + "\n"
-        write_atomically(path, text.encode(), self.results)
+        write_atomically(path, line, self.results)
         return path
 
-    def read(self, path: Path) -> T:
-        """Read and check a file; raises StoreError that names the file, the bad field and what is wrong there."""
+    def read(self, path: Path) -> T | None:
+        """Return the content of a file, or of the archive's line of the same name; None if there is neither.
+
+        Raises:
+            StoreError: it cannot be read; the error names the file, the bad field and what is wrong there.
+        """
+        if not is_there(path):
+            archive = path.parent.with_name(f"{path.parent.name}{ARCHIVE}")
+            return self.archived(archive)[0].get(path.relative_to(self.root).as_posix())
         content = read_sealed(path, self.kind, self.what, self.schema, self.remedy, self.results)
         if self.path(content) != path:
             raise StoreError(
@@ -74,28 +83,58 @@ class SealedFolder(Generic[T]):
             )
         return content
 
-    def read_all(self) -> tuple[list[T], list[Problem]]:
-        """Return all contents that can be trusted, and the files that cannot."""
-        contents: list[T] = []
-        problems: list[Problem] = []
-        for path in sorted(self.root.glob(self.pattern)):
+    def archived(self, archive: Path) -> tuple[Mapping[str, T], list[Problem]]:
+        """Return the contents of an archive by name, and the lines that cannot be read; nothing without the file."""
+        if archive not in self._archives:
+            self._archives[archive] = self._read_archive(archive)
+        return self._archives[archive]
+
+    def _read_archive(self, archive: Path) -> tuple[Mapping[str, T], list[Problem]]:
+        if not is_there(archive):
+            return {}, []
+        try:
+            lines = read_file(archive, LARGEST_ARCHIVE, below=self.results).splitlines()
+        except DataCorrupt as error:
+            return {}, [Problem(archive, str(error))]
+        found: dict[str, T] = {}
+        problems = []
+        for number, line in enumerate(lines, start=1):
             try:
-                contents.append(self.read(path))
+                content = unseal(line, self.kind, f"{self.what} {archive}, line {number}", self.schema, self.remedy)
+            except StoreError as error:
+                problems.append(Problem(archive, str(error)))
+            else:
+                found[self.name_of(content)] = content
+        return found, problems
+
+    def paths(self, pattern: str = "") -> Iterator[Path]:
+        """Yield the paths of the files and of the archives' lines that match, in the order of their names."""
+        pattern = pattern or self.pattern
+        there = {*self.root.glob(pattern)}
+        for archive in self.root.glob(f"*{ARCHIVE}"):
+            named = (self.root / name for name in self.archived(archive)[0])
+            there.update(path for path in named if path.relative_to(self.root).match(pattern))
+        yield from sorted(there)
+
+    def read_all(self) -> tuple[list[T], list[Problem]]:
+        """Return all contents that can be read, and the files and lines that cannot.
+
+        The files of an older version of this suite are one problem together.
+        """
+        contents: list[T] = []
+        archives = sorted(self.root.glob(f"*{ARCHIVE}"))
+        problems = [problem for archive in archives for problem in self.archived(archive)[1]]
+        older = []
+        for path in self.paths():
+            try:
+                content = self.read(path)
+            except OlderForm:
+                older.append(path)
             except StoreError as error:
                 problems.append(Problem(path, str(error)))
+            else:
+                contents += [] if content is None else [content]
+        if older:
+            them = f"{counted(len(older), self.what)} in {self.root}"
+            problems.append(Problem(self.root, f"{them}: an older form; {OLDER}; {self.remedy}"))
         return contents, problems
-
-
-def read_sealed(path: Path, kind: type[T], what: str, schema: int, remedy: str, below: Path | None = None) -> T:
-    """Read and check a sealed file, wherever it lies; `below`: see `files.opened_folder`; raises StoreError."""
-    body = read_json(path, what, below)
-    if not isinstance(body, dict) or "schema" not in body:
-        raise StoreError(f"{what} {path} is not a {what} of this suite")
-    if body["schema"] != schema:
-        raise StoreError(f"{what} {path} has schema {shorten(body['schema'])}; this version reads {schema}: {remedy}")
-    if not has_seal(body):
-        raise StoreError(f"{what} {path} was changed after it was written (its hash does not fit)")
-    try:
-        return msgspec.convert(body, kind)
-    except (msgspec.ValidationError, RecursionError, UnicodeEncodeError) as error:  # half a surrogate pair is no text
-        raise StoreError(f"{what} {path} does not have the fields of a {what}: {shorten(error)}") from error

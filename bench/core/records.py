@@ -13,7 +13,7 @@ import msgspec
 from bench.core.metric_table import LARGEST, ROUNDING, SLACK, check_metrics
 from bench.core.reasons import Reason
 
-SCHEMA = 2  # of records and readings
+SCHEMA = 3  # of records and readings
 DAMAGED: Literal["damaged"] = "damaged"  # outcome of a substitute for a record that cannot be read
 
 Outcome = Literal["done", "diverged", "failed", "out-of-time", "skipped", "damaged"]

@@ -1,67 +1,114 @@
-"""JSON that contains the hash of its content. The hash shows whether the file was changed."""
+"""One line of JSON that begins with the SHA-256 of its content: the form of a record, alone in a file or in an archive.
+
+The line is `{"sha256":"HASH",...}`. HASH is that of the same line without this field, so that a reader hashes the bytes
+as they are and decodes them once.
+"""
 
 from __future__ import annotations
 
-import json
-import math
-from collections.abc import Mapping
+import hashlib
 from pathlib import Path
-from typing import NoReturn
+from typing import Protocol, TypeVar
 
-from bench.core.canonical import digest_of_json, plain
+import msgspec
+
+from bench.core.canonical import canonical, plain
 from bench.core.errors import DataCorrupt, StoreError
 from bench.core.files import read_file
 from bench.core.text import one_line
 
 LARGEST_RECORD = 32 << 20  # bytes; the largest of a full run has 0.13 MB
-LARGEST_INTEGER = 2**63  # this integer and larger ones are refused
-LONGEST_INTEGER = 21  # characters; a text of this length or longer is refused before it is converted
 LONGEST_QUOTE = 200  # characters that an error quotes
+OLDER = "version 0.1 of this suite reads it (tag v0.1)"
+_START, _END = b'{"sha256":"', b'",'
+_HASH = slice(len(_START), len(_START) + 64)
 
 
-def seal(content: object) -> dict[str, object]:
-    """Return a struct or mapping in types of JSON, with its hash in field `sha256`."""
+class Sealed(Protocol):
+    """What all sealed contents have: the version of their fields."""
+
+    @property
+    def schema(self) -> int:
+        """Return the version of the fields."""
+
+
+T = TypeVar("T", bound=Sealed)
+
+
+class OlderForm(StoreError):
+    """A file was written by an older version of this suite."""
+
+
+class _Head(msgspec.Struct):
+    schema: int
+
+
+def seal(content: object) -> bytes:
+    """Return a struct or mapping as a sealed line, with null for NaN and infinity; an old seal is replaced."""
     fields = plain(content)
     assert isinstance(fields, dict), "only what has fields can be sealed"
-    body = {key: value for key, value in fields.items() if key != "sha256"}
-    return {**body, "sha256": digest_of_json(body)}
+    body = canonical({key: value for key, value in fields.items() if key != "sha256"}).encode()
+    return _START + hashlib.sha256(body).hexdigest().encode() + _END + body[1:] + b"\n"
 
 
-def has_seal(content: Mapping[str, object]) -> bool:
-    """Return whether field `sha256` of a JSON object has the hash of the other fields."""
+def unseal(line: bytes, kind: type[T], what: str, schema: int, remedy: str) -> T:
+    """Return the content of a sealed line.
+
+    Args:
+        line: the bytes, with or without the end of the line.
+        kind: the type of the content; its fields bound every value.
+        what: the file, for errors.
+        schema: the only version of the fields that is read.
+        remedy: what a user can do.
+
+    Raises:
+        OlderForm: an older version of this suite wrote it.
+        StoreError: its hash does not fit, or its fields are not those of the type.
+    """
+    line = line.removesuffix(b"\n")
+    body = b"{" + line[_HASH.stop + len(_END) :]
+    is_sealed = line.startswith(_START) and hashlib.sha256(body).hexdigest().encode() == line[_HASH]
     try:
-        return content.get("sha256") == digest_of_json({name: one for name, one in content.items() if name != "sha256"})
-    except RecursionError:  # nested more deeply than anything that this suite writes
-        return False
-
-
-def read_json(path: Path, what: str, below: Path | None = None) -> object:
-    """Return the content of a JSON file of bounded size; raises StoreError, which calls the file `what`."""
-    try:
-        text = read_file(path, LARGEST_RECORD, below=below).decode("utf-8")
-        found: object = json.loads(text, parse_constant=_refuse, parse_float=_finite, parse_int=_bounded)
-    except (DataCorrupt, ValueError, RecursionError) as error:
-        raise StoreError(f"{what} {path} cannot be read: {shorten(error)}") from error
+        if not is_sealed:
+            raise StoreError(_unsealed(line, what, schema, remedy))
+        found = msgspec.json.decode(line, type=kind)
+    except (msgspec.DecodeError, RecursionError, UnicodeError) as error:
+        if is_sealed and _schema(line) not in (None, schema):
+            raise StoreError(f"{what} has schema {_schema(line)}; this version reads {schema}: {remedy}") from error
+        raise StoreError(f"{what} does not have the fields of this version: {shorten(error)}; {remedy}") from error
+    if found.schema != schema:
+        raise StoreError(f"{what} has schema {found.schema}; this version reads {schema}: {remedy}")
     return found
 
 
-def _refuse(word: str) -> NoReturn:
-    """Refuse NaN and Infinity: JSON does not have them, and they have the same hash as null."""
-    raise ValueError(f"'{word}' is not a JSON number")
+def _unsealed(line: bytes, what: str, schema: int, remedy: str) -> str:
+    """Return why a line without a fitting seal is refused; raises OlderForm for one of an older version."""
+    found = _schema(line)
+    if found is not None and found < schema:
+        raise OlderForm(f"{what} has schema {found}; this version reads {schema}, {OLDER}: {remedy}")
+    if not line.startswith(_START):
+        return f"{what} is not a sealed line of this suite: {remedy}"
+    return f"{what} was changed after it was written (its hash does not fit): {remedy}"
 
 
-def _finite(text: str) -> float:
-    value = float(text)
-    if not math.isfinite(value):
-        raise ValueError(f"the number {text:.50} is too large")
-    return value
+def _schema(line: bytes) -> int | None:
+    try:
+        return msgspec.json.decode(line, type=_Head).schema
+    except (msgspec.DecodeError, RecursionError, UnicodeError):
+        return None
 
 
-def _bounded(text: str) -> int:
-    value = int(text) if len(text) < LONGEST_INTEGER else LARGEST_INTEGER
-    if abs(value) >= LARGEST_INTEGER:
-        raise ValueError(f"the number {text:.50} is too large")
-    return value
+def read_sealed(path: Path, kind: type[T], what: str, schema: int, remedy: str, below: Path | None = None) -> T:
+    """Read and check a file of one sealed line, wherever it lies; `below`: see `files.opened_folder`.
+
+    Raises:
+        StoreError: it cannot be read, or `unseal` refuses it.
+    """
+    try:
+        line = read_file(path, LARGEST_RECORD, below=below)
+    except DataCorrupt as error:
+        raise StoreError(f"{what} {path} cannot be read: {shorten(error)}") from error
+    return unseal(line, kind, f"{what} {path}", schema, remedy)
 
 
 def shorten(value: object) -> str:

@@ -10,27 +10,25 @@ import contextlib
 import errno
 import glob
 import hashlib
-import io
 import json
-import tokenize
-import zipfile
-import zlib
+import logging
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
-import numpy as np
-from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 
 from bench.core import quarantine
 from bench.core.canonical import canonical
-from bench.core.errors import DataCorrupt, StoreError
-from bench.core.files import check_writable, is_there, opened_file, read_file, remove, sweep, write_atomically
-from bench.core.folder import Problem, SealedFolder
+from bench.core.errors import StoreError
+from bench.core.files import check_writable, is_there, opened_file, remove, sweep, write_atomically
+from bench.core.folder import ARCHIVE, Problem, SealedFolder
 from bench.core.records import SCHEMA, Naming, Record, record_name
-from bench.core.row_scores import Scores, check_scores
+from bench.core.row_scores import Scores
+from bench.core.score_files import BROKEN as BROKEN_SCORES
+from bench.core.score_files import packed, read_scores, scores_hash
+from bench.core.text import one_line
 
 if TYPE_CHECKING:
     import torch
@@ -39,15 +37,17 @@ WRITTEN = ("records", "fits", "locks", "readings", "tables", "figures", "report"
 """The folders of a results folder where a killed process may leave half-written files. Not `quarantine`: files are
 moved there as they are."""
 _NOT_IN_FILE_NAME = ("device", "precision")  # fields of `Naming`; the hash in the file's name depends on them
-LARGEST_SCORES = 256 << 20  # bytes, packed and unpacked; those of a full run have 1 MB
 
-# The errors of NumPy, the standard library and safetensors on damaged or hostile archives and tensors.
-_BROKEN = (OSError, ValueError, EOFError, LookupError, MemoryError, RuntimeError, TypeError, AttributeError)
-_BROKEN_SCORES = (*_BROKEN, DataCorrupt, zipfile.BadZipFile, zlib.error, SyntaxError, tokenize.TokenError)
-_BROKEN_TENSORS = (*_BROKEN, SafetensorError)
+# The errors of safetensors on damaged tensors.
+_BROKEN_TENSORS = (
+    *(OSError, ValueError, EOFError, LookupError, MemoryError, RuntimeError, TypeError, AttributeError),
+    SafetensorError,
+)
 
 Info = dict[str, object]  # the description in a file of tensors
-AGAIN = "make the record again with python -m bench run"
+AGAIN = "`bench run` makes it again"
+
+_log = logging.getLogger("bench")
 
 
 class Store:
@@ -56,7 +56,7 @@ class Store:
     def __init__(self, root: Path) -> None:
         self.root = root
         self.records = root / "records"
-        self._folder = SealedFolder(root, "records", Record, "record", SCHEMA, record_name, "*/*.json", AGAIN)
+        self.folder = SealedFolder(root, "records", Record, "record", SCHEMA, record_name, "*/*.json", AGAIN)
 
     def check_writable(self) -> None:
         """Raise StoreError if records cannot be written here; remove what killed processes left half-written."""
@@ -70,7 +70,7 @@ class Store:
         return self.records / record_name(naming)
 
     def write(self, record: Record, scores: Scores | None = None) -> Path:
-        """Write a record and its per-row scores (.npz); the record contains the hash of the scores.
+        """Write a record and its per-row scores (.npz); the record contains a hash of the scores.
 
         A record without numbers does not replace a finished one. A fit may be measured again, for example because a
         data set has become available, and this may fail.
@@ -78,12 +78,9 @@ class Store:
         if record.outcome != "done" and (path := self._finished(record)) is not None:
             return path
         if scores:
-            buffer = io.BytesIO()
-            np.savez_compressed(buffer, **dict(scores))
-            hashed = hashlib.sha256(buffer.getbuffer()).hexdigest()
-            record = msgspec.structs.replace(record, scores_sha256=hashed)
-            write_atomically(self._scores_path(record), buffer.getvalue(), self.root)
-        path = self._folder.write(record)
+            record = msgspec.structs.replace(record, scores_sha256=scores_hash(scores))
+            write_atomically(self._scores_path(record), packed(scores), self.root)
+        path = self.folder.write(record)
         with contextlib.suppress(StoreError):  # the record itself is written
             self._drop_superseded(record, path)
         return path
@@ -109,13 +106,9 @@ class Store:
         Scores are set aside if they cannot be read, if their hash is not in the record, or if `check_scores` refuses
         them.
         """
-        if not is_there(self._scores_path(record)):
-            return {}
         try:
-            found = _unpacked(self._scores_content(record))
-            check_scores(found)
-            return found
-        except _BROKEN_SCORES as error:
+            return self._checked_scores(record)
+        except BROKEN_SCORES as error:
             self._set_aside_scores(record, error)
             return {}
 
@@ -124,12 +117,12 @@ class Store:
 
         Missing scores are not damaged: a clone has the scores of one seed only.
         """
-        if record.scores_sha256 is None or not is_there(self._scores_path(record)):
+        if record.scores_sha256 is None:
             return False
         try:
-            self._scores_content(record)
+            self._checked_scores(record)
             return False
-        except _BROKEN_SCORES as error:
+        except BROKEN_SCORES as error:
             self._set_aside_scores(record, error)
         path = self.record_path(record)
         if (now := self.find(record)) is not None and now.scores_sha256 != record.scores_sha256:
@@ -141,20 +134,36 @@ class Store:
     def _scores_path(self, record: Record) -> Path:
         return self.record_path(record).with_suffix(".npz")
 
-    def _scores_content(self, record: Record) -> bytes:
-        """Return the bytes of a record's scores.
+    def scores_prefix(self, record: Record) -> str:
+        """Return how the names of a record's arrays begin in the archive of its approach."""
+        return f"{record.key[:8]}/"
 
-        Raises DataCorrupt if they cannot be read, ValueError if their hash is not in the record.
+    def scores_archive(self, approach: str) -> Path:
+        """Return the archive of an approach's scores."""
+        return self.records / f"{approach}.npz"
+
+    def _checked_scores(self, record: Record) -> Scores:
+        """Return the scores of a record; {} if there are none.
+
+        Raises one of `BROKEN_SCORES` if they cannot be read, or if their hash is not in the record.
         """
-        content = read_file(self._scores_path(record), LARGEST_SCORES, below=self.root)
-        if record.scores_sha256 is None:
+        path, prefix = self._scores_path(record), ""
+        if not is_there(path):
+            path, prefix = self.scores_archive(record.approach), self.scores_prefix(record)
+        if not is_there(path):
+            return {}
+        found = read_scores(path, prefix, self.root)
+        if found and record.scores_sha256 is None:
             raise ValueError(f"the record has no hash of them: {AGAIN}")
-        if hashlib.sha256(content).hexdigest() != record.scores_sha256:
+        if found and scores_hash(found) != record.scores_sha256:
             raise ValueError("their hash does not fit")
-        return content
+        return found
 
     def _set_aside_scores(self, record: Record, error: Exception) -> None:
         path = self._scores_path(record)
+        if not is_there(path):
+            _log.warning("warning: %s", one_line(f"scores of {record.title} cannot be trusted: {_line(error)}"))
+            return
         with contextlib.suppress(StoreError):  # a user who only reads may not be allowed to move it
             quarantine.set_aside(self.root, path, f"scores {path} cannot be trusted: {_line(error)}")
 
@@ -170,17 +179,16 @@ class Store:
         """Return the files and records with the given naming fields; only the keys may differ."""
         path = self.record_path(naming)
         found = []
-        for other in sorted(path.parent.glob(f"{glob.escape(path.name.rsplit('__', 1)[0])}__*.json")):
+        start = glob.escape(path.name.rsplit("__", 1)[0])
+        for other in self.folder.paths(f"{glob.escape(naming.approach)}/{start}__*.json"):
             record = self._read_or_set_aside(other)
             if record is not None and all(getattr(record, one) == getattr(naming, one) for one in _NOT_IN_FILE_NAME):
                 found.append((other, record))
         return found
 
     def _read_or_set_aside(self, path: Path) -> Record | None:
-        if not is_there(path):
-            return None
         try:
-            return self._folder.read(path)
+            return self.folder.read(path)
         except StoreError as error:
             self._set_aside_record(path, str(error))
             return None
@@ -197,9 +205,13 @@ class Store:
             if path != written and other.outcome == "skipped":
                 remove(path, self.root)
 
+    def has_records(self) -> bool:
+        """Return whether the folder has any record, whether it can be read or not."""
+        return any(self.records.glob("*/*.json")) or any(self.records.glob(f"*{ARCHIVE}"))
+
     def all_records(self) -> tuple[list[Record], list[Problem]]:
         """Return all records that can be trusted, and the files that cannot."""
-        return self._folder.read_all()
+        return self.folder.read_all()
 
     # posteriors and checkpoints
 
@@ -254,20 +266,6 @@ class Store:
             quarantine.set_aside(self.root, path, f"{path.stem} {path} cannot be trusted: {_line(error)}")
             return None
         return tensors, info
-
-
-def _unpacked(content: bytes) -> dict[str, NDArray[np.generic]]:
-    """Return the arrays of an npz file; raises one of _BROKEN_SCORES, also if the arrays are too large."""
-    with zipfile.ZipFile(io.BytesIO(content)) as archive:
-        size = sum(member.file_size for member in archive.infolist())
-    if size > LARGEST_SCORES:
-        raise ValueError(f"they have {size:,} bytes unpacked; at most {LARGEST_SCORES:,} are read")
-    with np.load(io.BytesIO(content), allow_pickle=False) as file:
-        found = dict(file)
-    for name, values in found.items():
-        if not isinstance(values, np.ndarray):  # NumPy returns the bytes of a member that is no array
-            raise ValueError(f"'{name}' is not an array")
-    return found
 
 
 def _is_out_of_resources(error: Exception) -> bool:

@@ -42,9 +42,7 @@ class Cell:
     corrections: tuple[str, ...]
     versions: Versions  # of recipe, protocol and metrics, for the record
     skip: Reason | None = None  # why it cannot run here
-    batched: bool = False  # fitted in one computation with other seeds
-    family: str = ""  # one key for all seeds that can be fitted together; "" if each is fitted alone
-    twin_keys: tuple[str, str] | None = None  # fit_key and key of `twin()`
+    together: str = ""  # one key for all seeds that can be trained in one seed batch; "" if each trains alone
 
     @property
     def epochs(self) -> int:
@@ -52,26 +50,6 @@ class Cell:
         epochs = self.values.get("epochs", 0)
         assert isinstance(epochs, int), "a number of epochs is whole"
         return epochs
-
-    def twin(self) -> Cell:
-        """Return the same cell fitted the other way: together with other seeds if this one is fitted alone, else alone.
-
-        The two get different keys, because their numbers differ by rounding.
-        """
-        assert self.twin_keys is not None, "a cell of a family has a twin"
-        fit_key, key = self.twin_keys
-        keys = (self.fit_key, self.key)
-        return dataclasses.replace(self, fit_key=fit_key, key=key, twin_keys=keys, batched=not self.batched)
-
-    @property
-    def identity(self) -> str:
-        """Return one key that the cell and its twin share."""
-        return self.key if self.twin_keys is None else min(self.key, self.twin_keys[1])
-
-    @property
-    def lock_key(self) -> str:
-        """Return one key that the cell's fit and its twin's share, so that at most one process works on the two."""
-        return self.fit_key if self.twin_keys is None else min(self.fit_key, self.twin_keys[0])
 
     def naming(self) -> Naming:
         """Return the fields that name the record. Its device is "cuda", without the number of the GPU."""
@@ -163,15 +141,9 @@ def _cell(
         "rows": budget.rows if protocol == "published" else budget.common_rows,
         "draws": budget.draws,
         "data": {name: value for name, value in data_hashes(budget.task).items() if "/train-" not in name},
-        "version": [versions.protocol, versions.metrics],
     }
-
-    def keys(batched: bool) -> tuple[str, str]:
-        fit_key = digest({**fitted, "seed": seed, "batched": batched})
-        return fit_key, digest({**measured, "fit": fit_key})
-
-    fit_key, key = keys(batched=False)
-    together = "fit_many" in entry.capabilities and not selection.apart and not skip
+    fit_key = digest({**fitted, "seed": seed})
+    can_share = "fit_many" in entry.capabilities and not selection.apart and not skip
     return Cell(
         approach=entry.name,
         recipe=recipe_name,
@@ -182,20 +154,23 @@ def _cell(
         precision=selection.precision,
         split=recipe.split,
         fit_key=fit_key,
-        key=key,
+        key=digest({**measured, "fit": fit_key}),
         values=values,
         corrections=recipe.changes,
         versions=versions,
         skip=skip,
-        family=digest(fitted) if together else "",
-        twin_keys=keys(batched=True) if together else None,
+        together=digest(fitted) if can_share else "",
     )
 
 
 def _fitted(
     entry: ApproachManifest, recipe: Recipe, values: Mapping[str, RecipeValue], budget: Profile, selection: Selection
 ) -> dict[str, object]:
-    """Return what the fits of all seeds have in common: their keys are made from it."""
+    """Return what the fits of all seeds have in common: their keys are made from it.
+
+    Neither versions nor how a fit is computed are in a key: a record, a posterior and a checkpoint name their versions,
+    so that a stale one is made again in its place.
+    """
     training = f"{TASKS[budget.task].training}/train-"
     learnt_from = {name: value for name, value in data_hashes(budget.task).items() if name.startswith(training)}
     found: dict[str, object] = {
@@ -207,9 +182,6 @@ def _fitted(
         "precision": selection.precision,
         "device": selection.device.split(":")[0],
     }
-    raised = {part: version for part, version in recipe.versions.items() if version > 1}
-    if raised:
-        found["versions"] = raised
     if budget.task != "mnist":
         found["task"] = budget.task
     return found

@@ -10,14 +10,13 @@ from bench.core.store import Info, Store
 from bench.plan.cells import Cell
 from bench.plan.freshness import is_fit_stale
 
-KINDS = ("posterior", "checkpoint")  # files of a fit
 LARGEST = {"cpu": 8, "cuda": 16}  # most seeds of a computation: three copies of its checkpoint stay under 2 GiB
 
 
 def arrange(cells: Sequence[Cell], store: Store, finished: Collection[str] = ()) -> list[list[Cell]]:
-    """Group cells into computations, in the order of the cells. The cells returned have the keys of their records.
+    """Group cells into computations, in the order of the cells.
 
-    Seeds of one recipe share a computation, unless only one is left or a seed already has a fit of its own.
+    Seeds of one recipe share a computation, unless only one is left or a seed has a checkpoint of its own.
 
     Finished cells are not computed, but they count when seeds are divided among computations. So an interrupted
     computation keeps its seeds, and finds its checkpoint, even if other seeds have finished since.
@@ -25,21 +24,19 @@ def arrange(cells: Sequence[Cell], store: Store, finished: Collection[str] = ())
     Args:
         cells: all cells that were asked for.
         store: where kept fits are looked for.
-        finished: identities of the cells that need no computation.
+        finished: keys of the cells that need no computation.
     """
     fits: dict[str, list[Cell]] = {}
     for cell in cells:
         fits.setdefault(cell.fit_key, []).append(cell)
-    families: dict[str, list[list[Cell]]] = {}
+    batches: dict[str, list[list[Cell]]] = {}
     for fit_key, members in fits.items():
-        families.setdefault(members[0].family or fit_key, []).append(members)
+        batches.setdefault(members[0].together or fit_key, []).append(members)
     groups = []
-    for family in families.values():
-        size = LARGEST[family[0][0].device.split(":")[0]]
-        for start in range(0, len(family), size):
-            chunk = [
-                [one for one in members if one.identity not in finished] for members in family[start : start + size]
-            ]
+    for batch in batches.values():
+        size = LARGEST[batch[0][0].device.split(":")[0]]
+        for start in range(0, len(batch), size):
+            chunk = [[one for one in members if one.key not in finished] for members in batch[start : start + size]]
             groups += _groups([members for members in chunk if members], store)
     return groups
 
@@ -49,13 +46,10 @@ def _groups(fits: list[list[Cell]], store: Store) -> list[list[Cell]]:
     groups: list[list[Cell]] = []
     together: list[list[Cell]] = []
     for members in fits:
-        has_own = any(store.fit_path(members[0].fit_key, kind).exists() for kind in KINDS)
-        (together if members[0].family and not has_own else groups).append(members)
+        has_own = store.fit_path(members[0].fit_key, "checkpoint").exists()
+        (together if members[0].together and not has_own else groups).append(members)
     if together:
-        cells = [cell for members in together for cell in members]
-        twins = [cell.twin() for cell in cells]
-        kept = store.fit_path(twins[0].fit_key, "posterior").exists()
-        groups.append(twins if len(together) > 1 or kept else cells)
+        groups.append([cell for members in together for cell in members])
     return groups
 
 
@@ -67,7 +61,7 @@ def fit_keys(group: Sequence[Cell]) -> list[str]:
 def checkpoint_key(group: Sequence[Cell]) -> str:
     """Return the key of a group's checkpoint: the key of its one fit, or one made of the fit keys of all seeds."""
     keys = fit_keys(group)
-    return digest(sorted(keys)) if group[0].batched else keys[0]
+    return digest(sorted(keys)) if len(keys) > 1 else keys[0]
 
 
 def is_posterior_of(info: Info, fit_key: str) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import heapq
 import math
 import statistics
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -58,20 +59,23 @@ def speed_here(device_name: str, threads: int | None = None) -> Speed:
 
 
 def estimates(chosen: Sequence[Cell], records: Sequence[Record], speed: Speed) -> dict[str, CostEstimate]:
-    """Return the costs of cells and of their twins on a machine of this speed, by key.
+    """Return the costs of cells on a machine of this speed, by key.
+
+    Seeds that can be trained together count as trained together if at least two of them are chosen.
 
     The estimates come from `records`. If these are not enough, the records that come with the suite are added.
     """
     committed = cache(_committed)  # read only if needed, and freed on return
+    n_seeds = Counter(together for _, together in {(cell.fit_key, cell.together) for cell in chosen})
 
     def expected(cell: Cell) -> CostEstimate:
-        own = estimate(cell, records, speed.rate)
+        in_batch = bool(cell.together) and n_seeds[cell.together] > 1
+        own = estimate(cell, records, speed.rate, in_batch)
         if None not in (own.fit_s, own.measure_s):
             return own
-        return estimate(cell, [*records, *committed()], speed.rate)
+        return estimate(cell, [*records, *committed()], speed.rate, in_batch)
 
-    both = [*chosen, *(cell.twin() for cell in chosen if cell.family)]
-    return {cell.key: expected(cell) for cell in both}
+    return {cell.key: expected(cell) for cell in chosen}
 
 
 def _committed() -> list[Record]:
@@ -79,7 +83,7 @@ def _committed() -> list[Record]:
     return Store(RESULTS).all_records()[0]
 
 
-def estimate(cell: Cell, records: Sequence[Record], rate: float | None = None) -> CostEstimate:
+def estimate(cell: Cell, records: Sequence[Record], rate: float | None = None, in_batch: bool = False) -> CostEstimate:
     """Predict a cell's cost from the best records of its approach, device and precision, whatever their seeds.
 
     A record is better if it was made at today's versions; among equal ones, if its times count; then, if it has the
@@ -89,6 +93,7 @@ def estimate(cell: Cell, records: Sequence[Record], rate: float | None = None) -
         cell: the cell.
         records: the known records.
         rate: this machine's rate of matrix products; the times of a record with a rate of its own are scaled by it.
+        in_batch: whether the seed is trained together with others.
     """
     same = (cell.approach, cell.naming().device, cell.precision)
     alike = [
@@ -98,15 +103,15 @@ def estimate(cell: Cell, records: Sequence[Record], rate: float | None = None) -
         and (record.approach, record.device, record.precision) == same
         and is_profile(record.profile)
     ]
-    training = _best(cell, _trained_alike(cell, alike))
-    measuring = _best(cell, _measured_alike(cell, alike))
+    training = _best(cell, _trained_alike(cell, alike, in_batch), in_batch)
+    measuring = _best(cell, _measured_alike(cell, alike), in_batch)
     if not training:
         return CostEstimate(None, None, "no record of this approach, device and precision to learn from")
     per_epoch = _median(_scaled(record, record.timings.epoch_with_measuring_s, rate) for record in training)
     return CostEstimate(
         0.0 if cell.epochs == 0 else None if per_epoch is None else per_epoch * cell.epochs,
         _median(_scaled(record, record.timings.measure_s, rate) for record in measuring),
-        _basis(cell, training, rate),
+        _basis(cell, training, rate, in_batch),
     )
 
 
@@ -137,7 +142,7 @@ def time_for(jobs: Sequence[float], at_once: int) -> float:
     return max(ends)
 
 
-def _trained_alike(cell: Cell, records: Sequence[Record]) -> list[Record]:
+def _trained_alike(cell: Cell, records: Sequence[Record], in_batch: bool) -> list[Record]:
     """Return the records that predict the cell's training time.
 
     For a seed fitted alone, times of seeds fitted together do not count. For a seed fitted with others, the time of a
@@ -147,7 +152,7 @@ def _trained_alike(cell: Cell, records: Sequence[Record]) -> list[Record]:
     alike = [record for record in records if profile(record.profile).steps_per_epoch == steps]
     alone = [record for record in alike if record.timings.batched is None]
     together = [record for record in alike if record.timings.batched is not None]
-    return (together or alone) if cell.batched else alone
+    return (together or alone) if in_batch else alone
 
 
 def _measured_alike(cell: Cell, records: Sequence[Record]) -> list[Record]:
@@ -165,9 +170,9 @@ def _extent(name: str, protocol: str) -> tuple[int | None, ...]:
     return (found.rows,) if protocol == "published" else (found.common_rows, found.draws)
 
 
-def _flaws(cell: Cell, record: Record) -> tuple[str, ...]:
+def _flaws(cell: Cell, record: Record, in_batch: bool) -> tuple[str, ...]:
     """Return three reasons why a record may predict a cell's cost badly, the worst first; '' where one is not so."""
-    are_both_together = cell.batched and record.timings.batched is not None  # then the time does count
+    are_both_together = in_batch and record.timings.batched is not None  # then the time does count
     return (
         "made at other versions" if is_stale(record) else "",
         "" if record.timings.valid or are_both_together else "whose times do not count",
@@ -175,13 +180,13 @@ def _flaws(cell: Cell, record: Record) -> tuple[str, ...]:
     )
 
 
-def _best(cell: Cell, records: Sequence[Record]) -> list[Record]:
-    ranks = [tuple(map(bool, _flaws(cell, record))) for record in records]
+def _best(cell: Cell, records: Sequence[Record], in_batch: bool) -> list[Record]:
+    ranks = [tuple(map(bool, _flaws(cell, record, in_batch))) for record in records]
     return [record for record, rank in zip(records, ranks, strict=True) if rank == min(ranks)]
 
 
-def _basis(cell: Cell, records: Sequence[Record], rate: float | None) -> str:
-    parts = [f"{counted(len(records), 'record')} on {records[0].provenance.cpu}", *_flaws(cell, records[0])]
+def _basis(cell: Cell, records: Sequence[Record], rate: float | None, in_batch: bool) -> str:
+    parts = [f"{counted(len(records), 'record')} on {records[0].provenance.cpu}", *_flaws(cell, records[0], in_batch)]
     factors = [_factor(record, rate) for record in records]
     if any(factor != 1 for factor in factors):
         parts.append(f"times {statistics.median(factors):.2f} for this machine's speed")

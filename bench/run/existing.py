@@ -18,13 +18,10 @@ FINAL = ("done", "diverged")  # a second run does not repeat cells with these ou
 def existing(cell: Cell, store: Store) -> Record | None:
     """Return the stored record of a cell, or None.
 
-    A record of the cell's twin counts too. The twin is the same cell with its seed fitted together with others, if this
-    one is fitted alone, or the reverse; both give the same numbers up to rounding. If the framework of the cell is not
-    installed, the cell's key is not known. Then a finished record counts that differs only in the key.
+    If the framework of the cell is not installed, the cell's key is not known. Then a finished record counts that
+    differs only in the key.
     """
     found = store.find(cell.naming())
-    if cell.twin_keys is not None and (found is None or found.outcome not in FINAL or is_stale(found)):
-        found = store.find(cell.twin().naming()) or found
     if found is None and cell.skip:
         return store.find_done_elsewhere(cell.naming(), lambda record: not is_stale(record))
     if found is not None and store.set_aside_if_scores_are_damaged(found):

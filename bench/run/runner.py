@@ -67,7 +67,7 @@ def run(
     for cell in cells:
         record = final(cell, store, options.data_path())
         if record is not None:
-            results[cell.identity] = Result(cell, record.outcome, in_words(record.reason), was_there=True)
+            results[cell.key] = Result(cell, record.outcome, in_words(record.reason), was_there=True)
     queue = arrange(cells, store, finished=results)
     watcher.begin(queue, len(results))
     if isinstance(executor, str):
@@ -77,9 +77,9 @@ def run(
     )
     with contextlib.closing(run_queue(executor, queue, attempt, lambda: watcher.event([], Tick()))) as ended:
         for found in ended:
-            results.update({result.cell.identity: result for result in found})
+            results.update({result.cell.key: result for result in found})
     watcher.finish()
-    return [results[cell.identity] for cell in cells]
+    return [results[cell.key] for cell in cells]
 
 
 def _attempt(
@@ -92,7 +92,7 @@ def _attempt(
 ) -> Attempt[list[Result]]:
     """Fit and measure a group; return None if another process works on it."""
     try:
-        with hold(store.root, [cell.lock_key for cell in group]):
+        with hold(store.root, fit_keys(group)):
             return (yield from _run_group(group, store, options, tell, executor, time_limit_s))
     except Busy:
         tell(group, Waiting())

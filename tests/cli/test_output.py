@@ -50,7 +50,7 @@ def hostile(tmp_path):
         )
     ):
         path = store.write(record("mlp", seed=number, metrics={"mnist/test10k/accuracy": 0.9}))
-        path.write_text(json.dumps(seal({**json.loads(path.read_text()), **changes})))
+        path.write_bytes(seal({**json.loads(path.read_text()), **changes}))
     locks = tmp_path / "locks"
     locks.mkdir()
     (locks / f"{'a' * 16}.json").write_text(json.dumps({"pid": 1, "host": EVIL, "since": EVIL}))
@@ -85,7 +85,7 @@ NO_NAMES = (EVIL, "../..", "/etc", "a b", "a\n")
 def test_a_record_with_an_impossible_name_is_refused(tmp_path, field, name):
     """Names become parts of paths: they may have no folder, space or control character, and a key is not empty."""
     path = Store(tmp_path).write(record("mlp"))
-    path.write_text(json.dumps(seal({**json.loads(path.read_text()), field: name})))
+    path.write_bytes(seal({**json.loads(path.read_text()), field: name}))
     records, (problem,) = Store(tmp_path).all_records()
     assert records == []
     assert f"`$.{field}`" in problem.reason

@@ -58,7 +58,7 @@ def test_what_the_common_protocol_writes_is_accepted():
         ("mnist/draws", np.zeros((5, 0, 10), np.float16), "has 0 kept rows"),
         ("mnist/draws", np.ones((5, 4, 10), np.float16), "not from -inf to 0.01"),
         ("mnist/draws", np.zeros((5, 41, 10), np.float16), "mnist/draws has more rows than mnist/label"),
-        ("letters/draws", np.zeros((7, 3, 10), np.float16), "different numbers of draws, 5 and 7"),
+        ("letters/draws", np.zeros((7, 3, 10), np.float16), "different numbers of draws, 7 and 5"),
         ("clothes/max_probability", np.zeros(ROWS, np.float16), "lacks label, predicted, predictive_entropy"),
         ("clothes/draws", np.zeros((5, 4, 10), np.float16), "lacks label, max_probability"),
         ("mnist/weights", np.zeros(ROWS, np.float16), "an array 'mnist/weights', which no protocol writes"),

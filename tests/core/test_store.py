@@ -18,10 +18,19 @@ from bench.core import locks, quarantine
 from bench.core.canonical import canonical, digest, digest_of_json
 from bench.core.errors import StoreError
 from bench.core.reasons import told
-from bench.core.sealed import seal
+from bench.core.records import SCHEMA, Record
+from bench.core.sealed import seal, unseal
 from bench.core.store import Store
 from tests.core.stores import record, set_aside
 from tests.synthetic import read_record
+from tools.archive import archive_folder, archive_scores
+
+SCORES = {
+    "mnist/label": np.arange(3),
+    "mnist/predicted": np.arange(3),
+    "mnist/predictive_entropy": np.zeros(3, np.float32),
+    "mnist/max_probability": np.ones(3, np.float32),
+}
 
 
 def test_not_a_number_is_stored_as_null(tmp_path):
@@ -32,11 +41,11 @@ def test_not_a_number_is_stored_as_null(tmp_path):
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
-        (lambda text: text[: len(text) // 2], "cannot be read"),
+        (lambda text: text[: len(text) // 2], "was changed after"),
         (lambda text: text.replace("0.98", "0.99"), "was changed after"),
-        (lambda text: "[1, 2]", "is not a record"),
-        (lambda text: "", "cannot be read"),
-        (lambda text: "[" * 100_000, "cannot be read"),
+        (lambda text: "[1, 2]", "is not a sealed line"),
+        (lambda text: "", "is not a sealed line"),
+        (lambda text: "[" * 100_000, "is not a sealed line"),
     ],
     ids=["truncated", "edited", "foreign", "empty", "nested"],
 )
@@ -141,12 +150,13 @@ def test_other_conditions_are_another_cell(tmp_path, condition):
     assert store.find_done_elsewhere(record(key="d" * 64, **{condition: "other"}), counts=lambda found: True) is None
 
 
-@pytest.mark.parametrize("word", ["NaN", "Infinity", "-Infinity"])
-def test_nan_is_not_read_as_null(word, tmp_path):
-    """Both would have the same hash, but a record has only null."""
+@pytest.mark.parametrize("word", ["NaN", "Infinity", "-Infinity", "1e999"])
+def test_a_number_that_is_not_finite_is_refused_even_if_the_seal_fits(word, tmp_path):
     path = Store(tmp_path).write(record(metrics={"mnist/nll": None}))
-    path.write_text(path.read_text().replace("null", word))
-    with pytest.raises(StoreError, match=f"'{word}' is not a JSON number"):
+    body = b"{" + path.read_bytes().removesuffix(b"\n").split(b",", 1)[1].replace(b":null,", f":{word},".encode(), 1)
+    assert word.encode() in body
+    path.write_bytes(b'{"sha256":"' + hashlib.sha256(body).hexdigest().encode() + b'",' + body[1:])
+    with pytest.raises(StoreError, match="does not have the fields"):
         read_record(path)
 
 
@@ -167,6 +177,43 @@ def test_scores_come_back_and_damaged_ones_are_told_from_absent_ones(tmp_path):
     path.write_bytes(whole[:100])
     assert store.set_aside_if_scores_are_damaged(kept)
     assert sorted(each.suffix for each in set_aside(tmp_path)) == [".json", *[".npz"] * 5]
+
+
+def test_a_file_counts_in_place_of_the_line_of_an_archive_and_damage_to_a_line_is_named(tmp_path):
+    store = Store(tmp_path)
+    first, second = record(), record(seed=1, key="c" * 64)
+    store.write(first, SCORES)
+    store.write(second)
+    archive_scores(store)
+    assert archive_folder(store.folder) == 2
+    archived = Store(tmp_path)
+    assert not list(tmp_path.rglob("*.json"))
+    assert [found.seed for found in archived.all_records()[0]] == [0, 1]
+    assert archived.scores(archived.find(first)).keys() == SCORES.keys()
+    assert archived.scores(archived.find(second)) == {}
+    changed = structs.replace(first, metrics={"mnist/accuracy": 0.5})
+    archived.write(changed)
+    assert [found.metrics["mnist/accuracy"] for found in Store(tmp_path).all_records()[0]] == [0.5, 0.98]
+    (archive,) = tmp_path.glob("records/*.jsonl")
+    archive.write_bytes(archive.read_bytes().replace(b"0.98", b"0.99"))
+    records, problems = Store(tmp_path).all_records()
+    assert [found.metrics["mnist/accuracy"] for found in records] == [0.5]
+    assert [problem.reason.partition(" was changed")[0] for problem in problems] == [
+        f"record {archive}, line {number}" for number in (1, 2)
+    ]
+
+
+def test_records_of_an_older_version_are_one_problem(tmp_path):
+    store = Store(tmp_path)
+    for seed in range(3):
+        path = store.write(record(seed=seed))
+        path.write_text(json.dumps({**json.loads(path.read_text()), "schema": 2}, indent=1))
+    records, problems = store.all_records()
+    assert records == []
+    (problem,) = problems
+    assert "3 records" in problem.reason
+    assert "version 0.1 of this suite reads it" in problem.reason
+    assert "`bench run` makes it again" in problem.reason
 
 
 def test_tensors_come_back_to_the_bit(tmp_path):
@@ -215,7 +262,15 @@ def test_hash_ignores_the_order_of_keys():
 
 
 def test_seal_replaces_an_old_seal():
-    assert seal(seal(record())) == seal(record())
+    line = seal(record())
+    assert seal(json.loads(line)) == line
+    assert seal(unseal(line, Record, "record", SCHEMA, "")) == line
+
+
+def test_a_line_begins_with_the_hash_of_the_rest():
+    """`printf '{"schema":3}' | sha256sum` gives the hash."""
+    hashed = "dff5301227e85f41ec2776b60d699f43920caefa2928d292d6ad4944296005d8"
+    assert seal({"schema": 3}) == f'{{"sha256":"{hashed}","schema":3}}\n'.encode()
 
 
 # files that cannot be trusted, and locks
@@ -246,11 +301,11 @@ def test_a_pipe_and_a_folder_in_the_place_of_a_record_do_not_block(tmp_path):
 
 def test_a_bomb_among_scores_is_not_unpacked(tmp_path, monkeypatch):
     """The scores unpack to eight megabytes, and one is allowed. Their hash fits."""
-    monkeypatch.setattr("bench.core.store.LARGEST_SCORES", 1 << 20)
+    monkeypatch.setattr("bench.core.score_files.LARGEST_SCORES", 1 << 20)
     path = Store(tmp_path).write(record()).with_suffix(".npz")
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as bomb:
         bomb.writestr("a.npy", bytes(8 << 20))
-    forged = record(scores_sha256=hashlib.sha256(path.read_bytes()).hexdigest())
+    forged = record(scores_sha256="0" * 64)
     tracemalloc.start()
     try:
         assert Store(tmp_path).scores(forged) == {}

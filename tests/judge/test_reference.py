@@ -1,11 +1,7 @@
 """The stages of the reference: their cells, the order by cost, and which files are committed."""
 
 import json
-import shutil
-import subprocess
 from pathlib import Path
-
-import pytest
 
 from bench.cli import INCOMPLETE
 from bench.cli.main import main
@@ -15,7 +11,6 @@ from bench.plan.cells import Selection, cells
 from bench.plan.costs import CostEstimate
 from bench.plan.manifests import DOCUMENTS
 from bench.plan.registry import of_group
-from tests.run.test_runner import smoke
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -94,18 +89,3 @@ def test_the_command_says_what_is_missing(tmp_path, capsys):
     assert sum(line["to do"] for line in recipes) == 24
     expected = [line["expected_s"] for line in recipes if line["expected_s"] is not None]
     assert expected == sorted(expected)
-
-
-@pytest.mark.skipif(not (ROOT / ".git").exists() or not shutil.which("git"), reason="no clone of the repository")
-def test_records_of_all_seeds_are_committed_and_scores_of_one(tmp_path):
-    smoke(tmp_path, "uniform", seeds=(0, 11))
-    made = sorted(path.name for path in tmp_path.glob("records/uniform/*"))
-    assert len(made) == 4  # a record and its scores for each seed
-    names = [f"results/records/uniform/{name}" for name in made]
-    names += ["results/records/mlp/published+sigmoid-512__common__full__seed10__0123abcd.npz"]
-    asked = subprocess.run(
-        ["git", "check-ignore", "--no-index", *names], cwd=ROOT, capture_output=True, text=True, check=False
-    )
-    ignored = asked.stdout.split()
-    assert ignored == [name for name in names if name.endswith(".npz") and "__seed0__" not in name]
-    assert len(ignored) == 2

@@ -2,7 +2,6 @@
 
 import dataclasses
 import json
-import shutil
 
 import msgspec
 import numpy as np
@@ -10,7 +9,9 @@ import pytest
 
 from bench.cli import INCOMPLETE, USAGE
 from bench.cli.main import main
-from bench.judge.claims import PUBLISHED, ClaimRow
+from bench.core.project import RESULTS
+from bench.core.store import Store
+from bench.judge.claims import ClaimRow
 from bench.judge.results import Results
 from bench.judge.samples import Gap, Sample
 from bench.judge.stats.curves import SEEN_BEFORE, curves, evidence_of_curve
@@ -241,11 +242,10 @@ def test_a_damaged_record_stands_in_for_its_seed(tmp_path, capsys):
     """Seven seeds are enough for a verdict, but there is none as long as the eighth cannot be read."""
     folder = tmp_path / "records" / "linear_bbb"
     folder.mkdir(parents=True)
-    files = [
-        path for path in (PUBLISHED.parents[1] / "records" / "linear_bbb").glob("published__published__epoch1__*.json")
-    ]
-    for path in files:
-        shutil.copy(path, folder)
+    archive = Store(RESULTS).records / "linear_bbb.jsonl"
+    for name, line in zip(Store(RESULTS).folder.archived(archive)[0], archive.read_bytes().splitlines(), strict=True):
+        if "/published__published__epoch1__" in name:
+            (folder.parent / name).write_bytes(line)
     place = ["--profile", "epoch1", "--results", str(tmp_path), "--json"]
     asked = ["verdict", "feldman2018.bbb.epoch01.test_loss", *place]
 
@@ -256,14 +256,15 @@ def test_a_damaged_record_stands_in_for_its_seed(tmp_path, capsys):
 
     assert told() == (0, 8, AGREES, None)
     broken = sorted(folder.iterdir())[3]
-    broken.write_text(broken.read_text()[:500])
+    whole = broken.read_bytes()
+    broken.write_bytes(whole[:500])
     *found, gap = told()
     assert found == [INCOMPLETE, 7, TOO_FEW]
     assert broken.name in gap
     # a readable record of the same seed counts instead, and no note speaks of an older record
     again = folder / f"published__published__epoch1__seed{broken.name.partition('seed')[2][0]}__ffffffff.json"
     broken.rename(again)
-    shutil.copy(PUBLISHED.parents[1] / "records" / "linear_bbb" / broken.name, folder)
+    broken.write_bytes(whole)
     assert told() == (INCOMPLETE, 8, AGREES, None)
     assert main(["verdict", *asked[1:-1]]) == INCOMPLETE
     assert "left out" not in capsys.readouterr().out

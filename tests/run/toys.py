@@ -70,7 +70,7 @@ def another_run_holds(root, monkeypatch, seed):
     """Hold the lock of a seed. When a run first waits for it, release it and do that seed in another run."""
     (first, *_) = cells(Selection(approaches=("toy_mlp",), seeds=(seed,), profile="smoke"))
     held = contextlib.ExitStack()
-    held.enter_context(locks.lock(root, first.lock_key))
+    held.enter_context(locks.lock(root, first.fit_key))
 
     def wait(_):
         held.close()

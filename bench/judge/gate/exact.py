@@ -38,11 +38,9 @@ def plan_check(gate: Gate, cell: GatedCell, reference: Folder) -> GateCheck:
     for record, planned in zip(records, gate.planned(cell, [record.seed for record in records]), strict=True):
         if planned.skip:
             return GateCheck(name, NOT_COMPARABLE, in_words(planned.skip))
-        both = [(planned.fit_key, planned.key), *([planned.twin_keys] if planned.twin_keys else [])]
-        if (record.fit_key, record.key) in both:
+        if record.key == planned.key:
             continue
-        trained = record.fit_key in {fit_key for fit_key, _ in both}
-        what = "is measured" if trained else "is trained"
+        what = "is measured" if record.fit_key == planned.fit_key else "is trained"
         changed = _changed(record, planned.values)
         return GateCheck(name, FAIL, f"today's plan differs: it {what} in another way than the reference{changed}")
     return GateCheck(name, PASS, f"{len(records)} reference records match today's plan")
@@ -194,7 +192,7 @@ def _as_stored(title: str, fresh: Record, stored: Sequence[Record]) -> GateCheck
     if not stored:
         return GateCheck(title, MISSING, "the reference has no such seed")
     (old,) = stored
-    if old.key != fresh.key:
+    if old.timings.batched != fresh.timings.batched:
         return GateCheck(title, NOT_COMPARABLE, "the reference trained this seed together with others")
     ours, theirs = fresh.provenance, old.provenance
     unlike = [name for name in SAME_MACHINE if getattr(ours, name) != getattr(theirs, name)]

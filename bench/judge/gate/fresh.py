@@ -32,7 +32,7 @@ def run_fresh(
     Raises:
         ConfigError: the folder has records already, which could not be told from fresh ones.
     """
-    if any((root / "records").glob("*/*.json")):
+    if Store(root).has_records():
         raise ConfigError(f"{root} has records already; give an empty folder, or judge these with --fresh {root}")
     share = threads_of_a_fit(executor, threads, workers)
     _run([*fresh_cells(gate), *blind_cells(gate)], root, share, watcher, open_executor(executor, workers=workers))

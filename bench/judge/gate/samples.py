@@ -43,8 +43,7 @@ def fresh_records(gate: Gate, cell: GatedCell, fresh: Folder) -> list[Record]:
     records = fresh.cell(cell)
     found = []
     for planned in gate.planned(cell, gate.seeds_of(cell)):
-        keys = {planned.key, *(planned.twin_keys or ())}
-        found += [record for record in records if record.seed == planned.seed and record.key in keys]
+        found += [record for record in records if record.key == planned.key]
     return found
 
 

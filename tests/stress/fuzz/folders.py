@@ -185,7 +185,7 @@ def _forge(folder: Guarded, forged: Forged) -> None:
         path = store.record_path(_records()[number])
         path.parent.mkdir(exist_ok=True)
         with contextlib.suppress(RecursionError):  # nested more deeply than a forger could write
-            path.write_text(json.dumps(seal(fields)))
+            path.write_bytes(seal(fields))
     if forged.scores is not None:
         made = replace(scored(forged.approach), scores_sha256=hashlib.sha256(forged.scores).hexdigest())
         store.write(made)

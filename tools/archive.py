@@ -1,0 +1,108 @@
+"""Move the records, scores and readings that runs have written into the archives: `python -m tools.archive [RESULTS]`.
+
+A run writes a file for each record. What is committed is one archive for each approach, with lines sorted by name, so
+that a new record adds its own size to a clone. The scores of seed 0 go into archives too; those of other seeds stay
+where they are, and are not committed. Also writes `metrics.csv`, which any program can read: a line for each
+metric of each record. With `--check`, only says whether metrics.csv is that of the archives.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from bench.cli import FAILED
+from bench.cli.main import Parser, guarded
+from bench.cli.options import given_folder
+from bench.core.errors import StoreError
+from bench.core.files import remove, write_atomically
+from bench.core.folder import ARCHIVE, SealedFolder, T
+from bench.core.project import RESULTS
+from bench.core.records import Record
+from bench.core.score_files import merged
+from bench.core.sealed import seal
+from bench.core.store import Store
+from bench.judge.ladder import readings
+
+METRICS = "metrics.csv"
+COLUMNS = ("approach", "recipe", "protocol", "profile", "device", "precision", "seed", "metric", "value")
+
+
+def main() -> int:
+    """Move the files and write the table, or check the table, and return the exit code."""
+    parser = Parser(prog="python -m tools.archive", description="Move files of a results folder into its archives.")
+    parser.add_argument("results", type=given_folder, nargs="?", default=RESULTS, metavar="RESULTS")
+    parser.add_argument("--check", action="store_true", help="only check that metrics.csv is that of the archives")
+    arguments = parser.parse_args()
+    return guarded(lambda: _check(arguments.results) if arguments.check else _archive(arguments.results))
+
+
+def _archive(results: Path) -> int:
+    store = Store(results)
+    archive_scores(store)
+    moved = sum(map(archive_folder, (store.folder, readings.folder(store))))
+    records, problems = Store(results).all_records()
+    if problems:
+        raise StoreError(problems[0].reason)
+    write_atomically(results / METRICS, metrics_csv(records))
+    print(f"{moved} files are now in archives; {results / METRICS} has the metrics of {len(records)} records")
+    return 0
+
+
+def _check(results: Path) -> int:
+    records, problems = Store(results).all_records()
+    is_same = not problems and (results / METRICS).read_bytes() == metrics_csv(records)
+    if not is_same:
+        print(f"{results / METRICS} is not that of the records; `python -m tools.archive` makes it", file=sys.stderr)
+    return 0 if is_same else FAILED
+
+
+def archive_folder(folder: SealedFolder[T]) -> int:
+    """Move the files of a folder into its archives; return how many there were."""
+    by_approach: dict[str, list[Path]] = {}
+    for path in sorted(folder.root.glob(folder.pattern)):
+        by_approach.setdefault(path.parent.name, []).append(path)
+    for approach, paths in by_approach.items():
+        archive = folder.root / f"{approach}{ARCHIVE}"
+        contents, problems = folder.archived(archive)
+        if problems:
+            raise StoreError(problems[0].reason)
+        both = {**contents, **{folder.name_of(one): one for path in paths if (one := folder.read(path)) is not None}}
+        write_atomically(archive, b"".join(seal(both[name]) for name in sorted(both)), folder.results)
+        for path in paths:
+            remove(path, folder.results)
+    return sum(map(len, by_approach.values()))
+
+
+def archive_scores(store: Store) -> None:
+    """Move the scores of seed 0 into the archives."""
+    records, _ = store.all_records()
+    for approach in sorted({path.parent.name for path in store.records.glob("*/*__seed0__*.npz")}):
+        own = [record for record in records if (record.approach, record.seed) == (approach, 0)]
+        scores = {store.scores_prefix(record): found for record in own if (found := store.scores(record))}
+        write_atomically(store.scores_archive(approach), merged(scores), store.root)
+        for path in sorted((store.records / approach).glob("*__seed0__*.npz")):
+            remove(path, store.root)
+
+
+def metrics_csv(records: Iterable[Record]) -> bytes:
+    """Return the table of all metrics, a line for each; an empty value is a metric that is not finite."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(COLUMNS)
+    writer.writerows(sorted(_lines(records)))
+    return text.getvalue().encode()
+
+
+def _lines(records: Iterable[Record]) -> Iterator[tuple[str | int | float, ...]]:
+    for record in records:
+        named = (*record.combination, *record.conditions, record.seed)
+        for metric, value in record.metrics.items():
+            yield (*named, metric, "" if value is None else value)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
