@@ -1,15 +1,19 @@
-"""The table of metrics: what each name means, in which unit and within which bounds, and where it comes from.
+"""What a metric's declaration says: its unit and bounds, which direction is better, definition, source and version.
 
-It is in the lowest room, because every record is checked against it when it is read.
+A metric is declared at its function by `metric`. Every record is checked against the declarations when it is read.
 """
 
 from __future__ import annotations
 
+import importlib
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
-from typing import Literal
+from functools import cache, lru_cache
+from types import MappingProxyType
+from typing import Literal, TypeAlias, TypeVar
+
+from bench.core.reasons import Reason
 
 N_CLASSES = 10
 LARGEST = 1e100  # bound of every number: sums of squares of such numbers are still finite
@@ -40,236 +44,75 @@ BRIER = Unit("squared probability per row, 0 to 2", 0, 2 + SLACK)
 SIZE = Unit("units of the target", 0, LARGEST)  # a distance, width or standard deviation
 REAL = Unit("in the unit of its document", -LARGEST, LARGEST)
 
-_SCORE_TITLES = {
-    "predictive_entropy": "the predictive entropy",
-    "mutual_information": "the mutual information",
-    "max_probability": "minus the largest mean probability",
-}
-SCORES = tuple(_SCORE_TITLES)  # they tell out-of-distribution rows apart, see `bench.measure.metrics.ood`
+SCORES = ("predictive_entropy", "mutual_information", "max_probability")
+"""They tell out-of-distribution rows apart, see `bench.measure.metrics.ood`."""
 Better = Literal["higher", "lower", "none"]
+Rows = Literal["test", "every", "outside", "moved", "mean network"]
+"""Of which rows a metric is: the test set's; of every set's; of a set out of distribution beside the test set's; of all
+steps of moved test images together; of the test set's as the one network of posterior means predicts them."""
+Found = float | Reason | None
+"""A value; or why there is none."""
+MetricFunction: TypeAlias = Callable[..., Found]
+Declared = TypeVar("Declared", bound=MetricFunction)
 
 
 @dataclass(frozen=True)
-class MetricSpec:
-    """One metric."""
+class Metric:
+    """A metric as it is declared at its function by `metric`."""
 
-    name: str
-    unit: Unit
+    name: str  # in a record: DATASET/NAME, or DATASET/NAME@AT
+    unit: Unit  # with the bounds
     better: Better  # "none": no direction is better, or it depends on the rows which one is
     definition: str
     source: str
+    rows: Rows
+    at: float | None  # the function's parameter that is a part of the name
+    undefined: Reason | None  # why there is no value if the function returns None or infinity
+    version: int  # raise it when the numbers change: docs/freshness.md
+    function: MetricFunction
+
+    @property
+    def key(self) -> str:
+        """Return the name with the parameter."""
+        return self.name if self.at is None else f"{self.name}@{self.at}"
 
 
-_ENTROPIES = "Depeweg et al. 2018, 'Decomposition of Uncertainty in Bayesian Deep Learning'"
-_CHOPRA = "chopra2018, cells 15-16 of bnn.ipynb"
-_CURVES: tuple[tuple[str, Unit, Better], ...] = (
-    ("accuracy", FRACTION, "higher"),
-    ("nll", NATS, "lower"),
-    ("ece", GAP, "lower"),
-    ("sure", FRACTION, "none"),
-)
+_DECLARED: dict[str, Metric] = {}
 
-_SPECS = [
-    MetricSpec(
-        "accuracy",
-        FRACTION,
-        "higher",
-        "share of rows whose largest mean probability is at the label",
-        "argmax of the Monte Carlo predictive distribution",
-    ),
-    MetricSpec(
-        "nll",
-        NATS,
-        "lower",
-        "mean over rows of minus the log of the label's mean probability",
-        "logarithmic score, Good 1952",
-    ),
-    MetricSpec(
-        "brier",
-        BRIER,
-        "lower",
-        "mean over rows of the squared distance between mean probabilities and one-hot label, summed over classes",
-        "Brier 1950",
-    ),
-    MetricSpec(
-        "ece",
-        GAP,
-        "lower",
-        "mean over rows of |accuracy - confidence| of the row's bin; confidence is the largest mean probability, "
-        "in 15 equal-width bins",
-        "Guo et al. 2017, 'On Calibration of Modern Neural Networks'",
-    ),
-    MetricSpec(
-        "ece_equal_mass",
-        GAP,
-        "lower",
-        "as ece, but each of the 15 bins has the same number of rows; rows of equal confidence are in one bin",
-        "Nixon et al. 2019, 'Measuring Calibration in Deep Learning'",
-    ),
-    MetricSpec(
-        "predictive_entropy",
-        ENTROPY,
-        "none",
-        "mean over rows of the entropy of the mean probabilities",
-        _ENTROPIES,
-    ),
-    MetricSpec(
-        "expected_entropy",
-        ENTROPY,
-        "none",
-        "mean over rows of the mean over draws of the entropy of a draw's probabilities",
-        _ENTROPIES,
-    ),
-    MetricSpec(
-        "mutual_information",
-        ENTROPY,
-        "none",
-        "predictive entropy minus expected entropy; exactly 0 for one draw",
-        _ENTROPIES,
-    ),
-    MetricSpec(
-        "refusal_rate",
-        FRACTION,
-        "none",
-        "share of rows for which no class has a median probability over draws above 0.2",
-        _CHOPRA,
-    ),
-    MetricSpec(
-        "selective_accuracy",
-        FRACTION,
-        "higher",
-        "share of rows whose largest median probability is at the label, among those that refusal_rate accepts",
-        _CHOPRA,
-    ),
-    MetricSpec(
-        "refusal_rate_strict",
-        FRACTION,
-        "none",
-        "share of rows for which no class has a 10th percentile of probability over draws above 0.5",
-        "chopra2018, the article's proposal of a stricter rule",
-    ),
-    MetricSpec(
-        "selective_accuracy_strict",
-        FRACTION,
-        "higher",
-        "share of rows whose largest 10th percentile is at the label, among those that refusal_rate_strict accepts",
-        "chopra2018, the article's proposal of a stricter rule",
-    ),
-    MetricSpec(
-        "risk_coverage_area",
-        FRACTION,
-        "lower",
-        "mean over coverages 1/N to 1 of the share of errors among the rows with the largest mean probability; "
-        "rows of equal confidence count with their mean error",
-        "AURC: Geifman, Uziel and El-Yaniv 2019, 'Bias-Reduced Uncertainty Estimation for Deep Neural Classifiers'",
-    ),
-    MetricSpec(
-        "disagreement_rate",
-        FRACTION,
-        "none",
-        "share of rows for which the classes of the first 30 draws (all, if there are fewer) are not unanimous",
-        "alsibahi2019, 'uncertain images'",
-    ),
-    MetricSpec(
-        "draw_accuracy_mean",
-        FRACTION,
-        "higher",
-        "mean over draws of the accuracy of one draw alone",
-        "alsibahi2019 reports the accuracy of one draw",
-    ),
-    MetricSpec(
-        "draw_accuracy_std",
-        FRACTION,
-        "none",
-        "standard deviation over draws (S - 1 in the denominator) of the accuracy of one network alone",
-        "sample standard deviation",
-    ),
-    MetricSpec(
-        "mean_network/accuracy",
-        FRACTION,
-        "higher",
-        "accuracy of the one network of posterior means",
-        "rabanser2017 measured it",
-    ),
-    MetricSpec(
-        "mean_network/nll",
-        NATS,
-        "lower",
-        "nll of the one network of posterior means",
-        "logarithmic score, Good 1952",
-    ),
-    MetricSpec(
-        "sure",
-        FRACTION,
-        "none",
-        "sure@T: share of rows whose largest mean probability is at least T",
-        "protocols common and shift, and the readings of ladders",
-    ),
-    MetricSpec(
-        "sure_right",
-        FRACTION,
-        "none",
-        "sure_right@T: share of all rows that have a largest mean probability of at least T, at the label",
-        "with sure@T, the accuracy of the answers of which a network is sure",
-    ),
-    MetricSpec(
-        "sure_promised",
-        GAP,
-        "none",
-        "sure_promised@T: sum of the largest mean probabilities that are at least T, divided by the number of rows",
-        "the sure_right@T that the network's own probabilities promise",
-    ),
-    *(
-        MetricSpec(
-            f"{name}_area",
-            unit,
-            better,
-            f"area under {name} against the angle or the distance by which images are moved (straight lines between "
-            "the steps), divided by its width: the mean over the steps",
-            "protocol shift; steps of Ovadia et al. 2019, 'Can You Trust Your Model's Uncertainty?'",
-        )
-        for name, unit, better in _CURVES
-    ),
-    MetricSpec(
-        "geometric_entropy",
-        ENTROPY,
-        "none",
-        "mean over rows of -sum p log(p + 1e-10) with p = exp(mean over draws of log p), not renormalised",
-        "feldman2018, compute_entropy (there in bits)",
-    ),
-    *(
-        MetricSpec(
-            f"auroc_{score}",
-            FRACTION,
-            "higher",
-            f"probability that {title} of an out-of-distribution row is above that of an in-distribution row, ties 1/2",
-            "Hendrycks and Gimpel 2017",
-        )
-        for score, title in _SCORE_TITLES.items()
-    ),
-    *(
-        MetricSpec(
-            f"aupr_{score}",
-            FRACTION,
-            "higher",
-            f"average precision of finding out-of-distribution rows by {title}; compare only on one pair of data sets",
-            "Hendrycks and Gimpel 2017; average precision without interpolation",
-        )
-        for score, title in _SCORE_TITLES.items()
-    ),
-    *(
-        MetricSpec(
-            f"fpr95_{score}",
-            FRACTION,
-            "lower",
-            f"share of in-distribution rows that are flagged by {title} when 95 % of out-of-distribution rows are",
-            "Liang, Li and Srikant 2018 (ODIN), with out-of-distribution as the positive class",
-        )
-        for score, title in _SCORE_TITLES.items()
-    ),
-]
 
-METRICS: dict[str, MetricSpec] = {spec.name: spec for spec in _SPECS}
+def metric(
+    name: str,
+    unit: Unit,
+    better: Better,
+    definition: str,
+    source: str,
+    *,
+    rows: Rows = "test",
+    at: float | None = None,
+    undefined: Reason | None = None,
+    version: int = 1,
+) -> Callable[[Declared], Declared]:
+    """Declare the function below as a metric; `bench.measure.metrics.evaluate.Inputs` lists what it may take."""
+
+    def declare(function: Declared) -> Declared:
+        if name in _DECLARED:
+            raise ValueError(f"metric {name} is declared twice")
+        _DECLARED[name] = Metric(name, unit, better, definition, source, rows, at, undefined, version, function)
+        return function
+
+    return declare
+
+
+@cache
+def metrics() -> Mapping[str, Metric]:
+    """Return every metric by name.
+
+    A metric is declared at its function, in a room above this one, as an approach is in its own file. Both are loaded
+    by name.
+    """
+    importlib.import_module("bench.measure.metrics")
+    return MappingProxyType(_DECLARED)
+
 
 _OTHERS: dict[Unit, tuple[str, ...]] = {
     FRACTION: (
@@ -311,19 +154,21 @@ _OTHERS: dict[Unit, tuple[str, ...]] = {
         "complexity",
     ),
 }
-UNITS: Mapping[str, Unit] = {
-    **{name: spec.unit for name, spec in METRICS.items()},
-    **{name: unit for unit, names in _OTHERS.items() for name in names},
-}
-"""The units of METRICS, and of numbers that only a document's protocol, a regression or a reading has."""
+_OTHER_UNITS: Mapping[str, Unit] = {name: unit for unit, names in _OTHERS.items() for name in names}
+"""The units of numbers that only a document's protocol, a regression or a reading has."""
 
 
 @lru_cache(maxsize=10_000)
 def unit_of(key: str) -> Unit | None:
     """Return the unit of a metric by its key in a record, such as "mnist/test10k/pruned_accuracy@0.75"."""
     parts = key.partition("@")[0].split("/")
-    names = ("/".join(parts[start:]) for start in range(len(parts)))
-    return next((UNITS[name] for name in names if name in UNITS), None)
+    declared = metrics()
+    for name in ("/".join(parts[start:]) for start in range(len(parts))):
+        if name in declared:
+            return declared[name].unit
+        if name in _OTHER_UNITS:
+            return _OTHER_UNITS[name]
+    return None
 
 
 def check_metrics(metrics: Mapping[str, float | None]) -> None:

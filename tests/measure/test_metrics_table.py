@@ -4,35 +4,28 @@ from __future__ import annotations
 
 import json
 import math
+import subprocess
+import sys
 
 import numpy as np
 import pytest
 import torch
 
+from bench.core import metric_table
 from bench.core.errors import ConfigError
-from bench.core.metric_table import _SPECS, METRICS, unit_of
+from bench.core.metric_table import FRACTION, LARGEST, Metric, Unit, check_metrics, metric, metrics, unit_of
 from bench.interface import Noise
+from bench.measure.metrics import evaluate
+from bench.measure.metrics.classification import accuracy, brier
 from bench.measure.metrics.draws import draw_hits, reduce_draws
 from bench.measure.metrics.evaluate import evaluate_classification, evaluate_mean_network, evaluate_ood
 from bench.measure.metrics.shifts import MEASURED, area_key, step_key
+from bench.show.tables import definitions
 from tests.close import close
 
-IN_DISTRIBUTION = {
-    *("accuracy", "nll", "brier", "ece", "ece_equal_mass"),
-    *("predictive_entropy", "expected_entropy", "mutual_information"),
-    *("refusal_rate", "selective_accuracy", "refusal_rate_strict", "selective_accuracy_strict"),
-    *("sure@0.99", "sure_right@0.99", "sure_promised@0.99"),
-    *("risk_coverage_area", "disagreement_rate", "draw_accuracy_mean", "draw_accuracy_std"),
-}
-SHIFTED = {"accuracy_area", "nll_area", "ece_area", "sure_area"}
-MEAN_NETWORK = {"mean_network/accuracy", "mean_network/nll"}
-OUT_OF_DISTRIBUTION = {
-    *("predictive_entropy", "expected_entropy", "mutual_information", "geometric_entropy"),
-    *("refusal_rate", "refusal_rate_strict", "disagreement_rate", "sure@0.99"),
-    *("auroc_predictive_entropy", "auroc_mutual_information", "auroc_max_probability"),
-    *("aupr_predictive_entropy", "aupr_mutual_information", "aupr_max_probability"),
-    *("fpr95_predictive_entropy", "fpr95_mutual_information", "fpr95_max_probability"),
-}
+
+def declared(*rows: str) -> set[str]:
+    return {one.key for one in metrics().values() if one.rows in rows}
 
 
 def predictions(n_draws: int) -> tuple[torch.Tensor, torch.Tensor]:
@@ -55,27 +48,63 @@ def test_every_name_is_either_measured_or_missing_with_a_reason(n_draws: int) ->
         "mean": evaluate_mean_network(summary, labels),
         "out": evaluate_ood(summary, summary),
     }
-    expected = {"in": IN_DISTRIBUTION, "mean": MEAN_NETWORK, "out": OUT_OF_DISTRIBUTION}
+    expected = {
+        "in": declared("test", "every"),
+        "mean": declared("mean network"),
+        "out": declared("outside", "every"),
+    }
     for kind, (values, missing) in results.items():
         assert set(values) | set(missing) == expected[kind]
         assert not set(values) & set(missing)
         assert all(type(value) is float and math.isfinite(value) for value in values.values())
         assert all(missing.values())
-    assert {name.partition("@")[0] for name in set().union(SHIFTED, *expected.values())} == set(METRICS)
+    assert declared("moved").union(*expected.values()) == {one.key for one in metrics().values()}
 
 
 def test_the_curves_and_areas_of_moved_images_have_specs() -> None:
     names = {key.rpartition("/")[2].partition("@")[0] for key in (step_key("rotated", 15, name) for name in MEASURED)}
     areas = {area_key("rotated", name).rpartition("/")[2].partition("@")[0] for name in MEASURED}
-    assert areas == SHIFTED
-    assert names <= {name.partition("@")[0] for name in IN_DISTRIBUTION}
+    assert areas == declared("moved")
+    assert names <= {name.partition("@")[0] for name in declared("test", "every")}
     assert all(
-        unit_of(area_key("translated", name)) is METRICS[f"{name.partition('@')[0]}_area"].unit for name in MEASURED
+        unit_of(area_key("translated", name)) is metrics()[f"{name.partition('@')[0]}_area"].unit for name in MEASURED
     )
 
 
 def test_no_metric_is_named_twice() -> None:
-    assert len(_SPECS) == len(METRICS)
+    with pytest.raises(ValueError, match="accuracy is declared twice"):
+        metric("accuracy", FRACTION, "higher", "definition", "source")(accuracy)
+
+
+def test_a_metric_is_computed_stored_and_listed_from_its_declaration_alone(monkeypatch) -> None:
+    """One function adds a number to what is measured, with bounds that a record must keep, and a row of the table."""
+    skill = Metric(
+        "brier_skill", Unit("fraction", -LARGEST, 1), "higher", "skill", "Brier", "test", None, None, 1, brier_skill
+    )
+    for module in (metric_table, evaluate, definitions):
+        monkeypatch.setattr(module, "metrics", lambda: {"brier": one_of("brier"), "brier_skill": skill})
+    one_of, log_probs = metrics().__getitem__, predictions(5)[0]
+    values, _ = classify(5, "weights")
+    assert set(values) == {"brier", "brier_skill"}
+    labels = predictions(5)[1].numpy()
+    assert values["brier_skill"] == brier_skill(reduce_draws(log_probs).mean_probs, labels)
+    unit_of.cache_clear()
+    with pytest.raises(ValueError, match=r"mnist/brier_skill is 1\.5; allowed are numbers"):
+        check_metrics({"mnist/brier_skill": 1.5})
+    unit_of.cache_clear()
+    assert [row[0] for row in definitions.definitions_table().rows[:2]] == ["brier", "brier_skill"]
+
+
+def brier_skill(probs, labels):
+    rates = np.bincount(labels, minlength=10) / len(labels)
+    return 1 - brier(probs, labels) / brier(np.tile(rates, (len(labels), 1)), labels)
+
+
+def test_declarations_are_read_without_heavy_libraries() -> None:
+    code = "import sys; from bench.core.metric_table import metrics; metrics(); print(*sys.modules)"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    assert "bench.measure.metrics.ood" in found
+    assert not {"torch", "pandas", "scipy"} & set(found)
 
 
 def test_one_draw() -> None:

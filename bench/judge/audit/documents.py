@@ -16,7 +16,7 @@ from msgspec import field
 from msgspec.structs import asdict
 
 from bench.core.errors import ConfigError, unknown_name
-from bench.core.metric_table import METRICS
+from bench.core.metric_table import metrics
 from bench.core.toml import TomlTable, read_toml
 from bench.judge.audit.findings import Finding
 from bench.judge.audit.rules import RULES
@@ -211,6 +211,6 @@ def effect_of(approach: str, wanted: RungNumber, numbers: Numbers) -> str:
     what = f"ladder {approach}, rung {rung.name} ({rung.kind}: {rung.title}), {wanted.data_set} {wanted.quantity}"
     if effect.paired is None:
         return f"{what}: {effect.gaps[0].code}: {effect.gaps[0].reason}"
-    n, unit = effect.paired.n, METRICS[STORED[wanted.quantity]].unit.name
+    n, unit = effect.paired.n, metrics()[STORED[wanted.quantity]].unit.name
     seeds = "1 seed, no interval" if n == 1 else f"{n} seeds"
     return f"{what}: {effect_text(effect, wanted.quantity)} ({unit}; {seeds})"

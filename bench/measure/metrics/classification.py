@@ -12,11 +12,18 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from bench.core.errors import ContractViolation
+from bench.core.metric_table import BRIER, ENTROPY, FRACTION, GAP, NATS, SURE, Found, metric
+from bench.core.reasons import Reason
 from bench.measure.metrics.arrays import SMALLEST_LOG, BoolArray, FloatArray, IntArray, Labels, as_labels
 
 if TYPE_CHECKING:
+    from bench.interface import Noise
     from bench.measure.metrics.draws import DrawSummary
 
+ONE_DRAW = Reason("one-draw")
+_INFINITE = Reason("label-impossible")
+_NOT_ONE_NETWORK = {"none": ONE_DRAW, "row": Reason("row-noise"), "shared": Reason("shared-noise")}  # by noise
+_ENTROPIES = "Depeweg et al. 2018, 'Decomposition of Uncertainty in Bayesian Deep Learning'"
 CALIBRATION_BINS = 15  # Guo et al. 2017, "On Calibration of Modern Neural Networks", section 2
 
 _ROUNDING = 1e-9  # nats; the rounding error of float64 sums of K terms is about 1e-14
@@ -28,12 +35,36 @@ def row_hits(probs: FloatArray, labels: Labels) -> BoolArray:
     return np.asarray(probs.argmax(axis=1) == truth)
 
 
+@metric(
+    "mean_network/accuracy",
+    FRACTION,
+    "higher",
+    "accuracy of the one network of posterior means",
+    "rabanser2017 measured it",
+    rows="mean network",
+)
+@metric(
+    "accuracy",
+    FRACTION,
+    "higher",
+    "share of rows whose largest mean probability is at the label",
+    "argmax of the Monte Carlo predictive distribution",
+)
 def accuracy(probs: FloatArray, labels: Labels) -> float:
     """Share of rows whose largest probability is at the label."""
     return float(row_hits(probs, labels).mean())
 
 
-def share_sure(probs: FloatArray, threshold: float) -> float:
+@metric(
+    "sure",
+    FRACTION,
+    "none",
+    "sure@T: share of rows whose largest mean probability is at least T",
+    "protocols common and shift, and the readings of ladders",
+    rows="every",
+    at=SURE,
+)
+def share_sure(probs: FloatArray, threshold: float = SURE) -> float:
     """Share of rows whose largest probability is at least a threshold."""
     return float((probs.max(axis=1) >= threshold).mean())
 
@@ -55,12 +86,55 @@ def sure_answers(probs: FloatArray, labels: Labels, threshold: float) -> tuple[f
     return float((is_sure & row_hits(probs, labels)).mean()), float(np.where(is_sure, largest, 0.0).mean())
 
 
+@metric(
+    "sure_right",
+    FRACTION,
+    "none",
+    "sure_right@T: share of all rows that have a largest mean probability of at least T, at the label",
+    "with sure@T, the accuracy of the answers of which a network is sure",
+    at=SURE,
+)
+def sure_right(probs: FloatArray, labels: Labels) -> float:
+    """Share of rows that are sure and right."""
+    return sure_answers(probs, labels, SURE)[0]
+
+
+@metric(
+    "sure_promised",
+    GAP,
+    "none",
+    "sure_promised@T: sum of the largest mean probabilities that are at least T, divided by the number of rows",
+    "the sure_right@T that the network's own probabilities promise",
+    at=SURE,
+)
+def sure_promised(probs: FloatArray, labels: Labels) -> float:
+    """Share of rows that should be sure and right by their probabilities."""
+    return sure_answers(probs, labels, SURE)[1]
+
+
 def row_nll(log_probs: FloatArray, labels: Labels) -> FloatArray:
     """Return minus the log-probability of the label of each row, nats [N], from log-probabilities [N, K]."""
     truth = as_labels(labels, *log_probs.shape)
     return np.asarray(-log_probs[np.arange(len(truth)), truth])
 
 
+@metric(
+    "mean_network/nll",
+    NATS,
+    "lower",
+    "nll of the one network of posterior means",
+    "logarithmic score, Good 1952",
+    rows="mean network",
+    undefined=_INFINITE,
+)
+@metric(
+    "nll",
+    NATS,
+    "lower",
+    "mean over rows of minus the log of the label's mean probability",
+    "logarithmic score, Good 1952",
+    undefined=_INFINITE,
+)
 def nll(log_probs: FloatArray, labels: Labels) -> float:
     """Mean of minus the log-probability of the label, nats per row."""
     return float(row_nll(log_probs, labels).mean())
@@ -72,6 +146,13 @@ def row_brier(probs: FloatArray, labels: Labels) -> FloatArray:
     return np.asarray(((probs - np.eye(probs.shape[1])[truth]) ** 2).sum(axis=1))
 
 
+@metric(
+    "brier",
+    BRIER,
+    "lower",
+    "mean over rows of the squared distance between mean probabilities and one-hot label, summed over classes",
+    "Brier 1950",
+)
 def brier(probs: FloatArray, labels: Labels) -> float:
     """Mean Brier score per row, from 0 to 2 (Brier 1950: summed over the classes)."""
     return float(row_brier(probs, labels).mean())
@@ -112,12 +193,27 @@ def equal_mass_bins(probs: FloatArray, n_bins: int) -> IntArray:
     return np.asarray(n_smaller * n_bins // max(1, len(top)))
 
 
+@metric(
+    "ece",
+    GAP,
+    "lower",
+    "mean over rows of |accuracy - confidence| of the row's bin; confidence is the largest mean probability, "
+    "in 15 equal-width bins",
+    "Guo et al. 2017, 'On Calibration of Modern Neural Networks'",
+)
 def ece(probs: FloatArray, labels: Labels, n_bins: int = CALIBRATION_BINS) -> float:
     """Return the expected calibration error over equal-width bins, from 0 to 1."""
     bins = reliability(probs, labels, n_bins)
     return _calibration_error(bins.count, bins.confidence, bins.accuracy)
 
 
+@metric(
+    "ece_equal_mass",
+    GAP,
+    "lower",
+    "as ece, but each of the 15 bins has the same number of rows; rows of equal confidence are in one bin",
+    "Nixon et al. 2019, 'Measuring Calibration in Deep Learning'",
+)
 def ece_equal_mass(probs: FloatArray, labels: Labels, n_bins: int = CALIBRATION_BINS) -> float:
     """Return the expected calibration error over bins of equal numbers of rows, from 0 to 1."""
     return _calibration_error(*_bin_means(probs, labels, equal_mass_bins(probs, n_bins), n_bins))
@@ -166,6 +262,45 @@ def entropies(summary: DrawSummary) -> dict[str, FloatArray]:
     }
 
 
+@metric(
+    "predictive_entropy",
+    ENTROPY,
+    "none",
+    "mean over rows of the entropy of the mean probabilities",
+    _ENTROPIES,
+    rows="every",
+)
+def mean_predictive_entropy(summary: DrawSummary) -> float:
+    """Mean predictive entropy, nats per row."""
+    return float(entropies(summary)["predictive_entropy"].mean())
+
+
+@metric(
+    "expected_entropy",
+    ENTROPY,
+    "none",
+    "mean over rows of the mean over draws of the entropy of a draw's probabilities",
+    _ENTROPIES,
+    rows="every",
+)
+def mean_expected_entropy(summary: DrawSummary) -> float:
+    """Mean expected entropy, nats per row."""
+    return float(entropies(summary)["expected_entropy"].mean())
+
+
+@metric(
+    "mutual_information",
+    ENTROPY,
+    "none",
+    "predictive entropy minus expected entropy; exactly 0 for one draw",
+    _ENTROPIES,
+    rows="every",
+)
+def mean_mutual_information(summary: DrawSummary) -> float:
+    """Mean mutual information of label and network, nats per row."""
+    return float(entropies(summary)["mutual_information"].mean())
+
+
 def row_disagrees(votes: IntArray) -> BoolArray:
     """Return for each row of votes [N, K] whether the draws disagree, bool [N] (alsibahi2019's "uncertain images")."""
     return np.asarray((votes > 0).sum(axis=1) > 1)
@@ -174,6 +309,45 @@ def row_disagrees(votes: IntArray) -> BoolArray:
 def disagreement_rate(votes: IntArray) -> float:
     """Share of rows whose votes [N, K] are not unanimous."""
     return float(row_disagrees(votes).mean())
+
+
+@metric(
+    "disagreement_rate",
+    FRACTION,
+    "none",
+    "share of rows for which the classes of the first 30 draws (all, if there are fewer) are not unanimous",
+    "alsibahi2019, 'uncertain images'",
+    rows="every",
+)
+def disagreement(summary: DrawSummary) -> Found:
+    """Share of rows whose votes are not unanimous; one draw has no votes to compare."""
+    return ONE_DRAW if summary.n_draws == 1 else disagreement_rate(summary.votes)
+
+
+@metric(
+    "draw_accuracy_mean",
+    FRACTION,
+    "higher",
+    "mean over draws of the accuracy of one draw alone",
+    "alsibahi2019 reports the accuracy of one draw",
+)
+def draw_accuracy_mean(summary: DrawSummary, hits: IntArray) -> float:
+    """Mean accuracy of a draw; hits [S] are its correct rows."""
+    return float((hits / len(summary)).mean())
+
+
+@metric(
+    "draw_accuracy_std",
+    FRACTION,
+    "none",
+    "standard deviation over draws (S - 1 in the denominator) of the accuracy of one network alone",
+    "sample standard deviation",
+)
+def draw_accuracy_std(summary: DrawSummary, hits: IntArray, noise: Noise) -> Found:
+    """Spread of the accuracies of draws; it has a meaning only if a draw is one network, noise "weights"."""
+    if summary.n_draws == 1:
+        return ONE_DRAW
+    return _NOT_ONE_NETWORK.get(noise) or float((hits / len(summary)).std(ddof=1))
 
 
 def _bin_means(

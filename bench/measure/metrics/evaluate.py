@@ -1,32 +1,43 @@
-"""Compute every metric of a data set: the values, and reasons for the missing ones."""
+"""Compute every declared metric of a data set: the values, and reasons for the missing ones."""
 
 from __future__ import annotations
 
+import inspect
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable
+from functools import cache
+from typing import TYPE_CHECKING, TypedDict
 
 import numpy as np
 
-from bench.core.metric_table import PROMISED_OF_SURE, RIGHT_OF_SURE, SCORES, SHARE_SURE, SURE
+from bench.core.metric_table import Metric, MetricFunction, Rows, metrics
 from bench.core.reasons import Reason
-from bench.interface import Noise
 from bench.measure.metrics import classification, ood
 from bench.measure.metrics.arrays import FloatArray, IntArray, Labels, as_labels
-from bench.measure.metrics.draws import DrawSummary
-from bench.measure.metrics.published import geometric_entropy
-from bench.measure.metrics.refusal import MEDIAN_RULE, STRICT_RULE, risk_coverage
+from bench.measure.metrics.refusal import RiskCoverage, risk_coverage
+from bench.measure.metrics.shifts import MEASURED
+
+if TYPE_CHECKING:
+    from bench.interface import Noise
+    from bench.measure.metrics.draws import DrawSummary
 
 MetricValues = dict[str, float]
 MissingMetrics = dict[str, Reason]  # by metric
 MetricArrays = dict[str, dict[str, list[float | None]]]  # ready for JSON; None where a bin is empty
 
-_ONE_DRAW = Reason("one-draw")
-_ALL_REFUSED = Reason("rows-refused")
-_NOISE_REASONS: dict[Noise, Reason] = {
-    "none": _ONE_DRAW,
-    "row": Reason("row-noise"),
-    "shared": Reason("shared-noise"),
-}
+
+class Inputs(TypedDict, total=False):
+    """What a metric's function may take, by the names of its parameters. N rows, K classes, S draws."""
+
+    summary: DrawSummary
+    probs: FloatArray  # [N, K], means over draws
+    log_probs: FloatArray  # [N, K], their logarithms
+    labels: Labels  # [N], of the test set
+    hits: IntArray  # [S], how many rows of the test set each draw classifies correctly
+    noise: Noise
+    curve: RiskCoverage
+    in_scores: dict[str, FloatArray]  # {score: [N]} of the test set, for a set out of distribution
+    ood_scores: dict[str, FloatArray]  # of that set
 
 
 def evaluate_classification(
@@ -46,22 +57,8 @@ def evaluate_classification(
     truth = as_labels(labels, *summary.log_mean_probs.shape)
     probs = summary.mean_probs
     curve = risk_coverage(probs, truth)
-    right, promised = classification.sure_answers(probs, truth, SURE)
-    found: dict[str, float | Reason] = {
-        "accuracy": classification.accuracy(probs, truth),
-        "nll": _finite_nll(summary.log_mean_probs, truth),
-        "brier": classification.brier(probs, truth),
-        "ece": classification.ece(probs, truth),
-        "ece_equal_mass": classification.ece_equal_mass(probs, truth),
-        **_label_free(summary),
-        "selective_accuracy": _or(MEDIAN_RULE.selective_accuracy(summary, truth), _ALL_REFUSED),
-        "selective_accuracy_strict": _or(STRICT_RULE.selective_accuracy(summary, truth), _ALL_REFUSED),
-        "risk_coverage_area": curve.area,
-        RIGHT_OF_SURE: right,
-        PROMISED_OF_SURE: promised,
-        **_draw_accuracy(summary, hits, noise),
-    }
-    values, missing = _split(found)
+    given = Inputs(summary=summary, log_probs=summary.log_mean_probs, probs=probs, labels=truth)
+    values, missing = _evaluate(_of("test", "every"), {**given, "hits": hits, "noise": noise, "curve": curve})
     thin = curve.thinned()
     bins = classification.reliability(probs, truth)
     arrays: MetricArrays = {
@@ -73,25 +70,14 @@ def evaluate_classification(
 
 def evaluate_mean_network(summary: DrawSummary, labels: Labels) -> tuple[MetricValues, MissingMetrics]:
     """Return the metrics of the mean network's predictions (one draw)."""
-    return _split(
-        {
-            "mean_network/accuracy": classification.accuracy(summary.log_mean_probs, labels),
-            "mean_network/nll": _finite_nll(summary.log_mean_probs, labels),
-        }
-    )
+    given = Inputs(log_probs=summary.log_mean_probs, probs=summary.log_mean_probs, labels=labels)
+    return _evaluate(_of("mean network"), given)
 
 
 def evaluate_shift(log_probs: FloatArray, labels: Labels) -> tuple[MetricValues, MissingMetrics]:
     """Return the metrics of moved images, from the logarithms of mean probabilities [N, K] and labels [N]."""
-    probs = np.exp(log_probs)
-    return _split(
-        {
-            "accuracy": classification.accuracy(probs, labels),
-            "nll": _finite_nll(log_probs, labels),
-            "ece": classification.ece(probs, labels),
-            SHARE_SURE: classification.share_sure(probs, SURE),
-        }
-    )
+    chosen = [each for each in metrics().values() if each.key in MEASURED]
+    return _evaluate(chosen, Inputs(log_probs=log_probs, probs=np.exp(log_probs), labels=labels))
 
 
 def evaluate_ood(in_summary: DrawSummary, ood_summary: DrawSummary) -> tuple[MetricValues, MissingMetrics]:
@@ -99,50 +85,35 @@ def evaluate_ood(in_summary: DrawSummary, ood_summary: DrawSummary) -> tuple[Met
 
     Both must be predicted with the same draws: scores can be compared only at equal numbers of draws.
     """
-    found = _label_free(ood_summary)
-    found["geometric_entropy"] = float(geometric_entropy(ood_summary.mean_log_probs).mean())
-    inside, outside = ood.scores(in_summary), ood.scores(ood_summary)
-    for score in SCORES:
-        found[f"auroc_{score}"] = ood.auroc(inside[score], outside[score])
-        found[f"aupr_{score}"] = ood.aupr(inside[score], outside[score])
-        found[f"fpr95_{score}"] = ood.fpr_at_tpr(inside[score], outside[score])
-    return _split(found)
+    given = Inputs(summary=ood_summary, log_probs=ood_summary.log_mean_probs, probs=ood_summary.mean_probs)
+    scores = Inputs(in_scores=ood.scores(in_summary), ood_scores=ood.scores(ood_summary))
+    return _evaluate(_of("every", "outside"), {**given, **scores})
 
 
-def _label_free(summary: DrawSummary) -> dict[str, float | Reason]:
-    return {
-        **{name: float(values.mean()) for name, values in classification.entropies(summary).items()},
-        "refusal_rate": MEDIAN_RULE.refusal_rate(summary),
-        "refusal_rate_strict": STRICT_RULE.refusal_rate(summary),
-        SHARE_SURE: classification.share_sure(summary.mean_probs, SURE),
-        "disagreement_rate": _ONE_DRAW if summary.n_draws == 1 else classification.disagreement_rate(summary.votes),
-    }
+def _of(*rows: Rows) -> list[Metric]:
+    return [each for each in metrics().values() if each.rows in rows]
 
 
-def _draw_accuracy(summary: DrawSummary, hits: IntArray, noise: Noise) -> dict[str, float | Reason]:
-    accuracies = hits / len(summary)
-    spread: float | Reason
-    if summary.n_draws == 1:
-        spread = _ONE_DRAW
-    elif noise != "weights":
-        spread = _NOISE_REASONS[noise]
-    else:
-        spread = float(accuracies.std(ddof=1))
-    return {"draw_accuracy_mean": float(accuracies.mean()), "draw_accuracy_std": spread}
+def _evaluate(chosen: Iterable[Metric], given: Inputs) -> tuple[MetricValues, MissingMetrics]:
+    """Call each function with the inputs that its parameters name."""
+    values: MetricValues = {}
+    missing: MissingMetrics = {}
+    inputs = dict(given)
+    for each in chosen:
+        found = each.function(**{name: inputs[name] for name in _taken(each.function) if name in inputs})
+        if each.undefined and (found is None or found == math.inf):
+            found = each.undefined
+        if isinstance(found, Reason):
+            missing[each.key] = found
+        else:
+            assert found is not None, f"{each.name} has no value, and its declaration does not say why"
+            values[each.key] = found
+    return values, missing
 
 
-def _finite_nll(log_probs: FloatArray, labels: Labels) -> float | Reason:
-    value = classification.nll(log_probs, labels)
-    return value if math.isfinite(value) else Reason("label-impossible")
-
-
-def _or(value: float | None, reason: Reason) -> float | Reason:
-    return reason if value is None else value
-
-
-def _split(found: Mapping[str, float | Reason]) -> tuple[MetricValues, MissingMetrics]:
-    values = {name: value for name, value in found.items() if not isinstance(value, Reason)}
-    return values, {name: value for name, value in found.items() if isinstance(value, Reason)}
+@cache
+def _taken(function: MetricFunction) -> tuple[str, ...]:
+    return tuple(inspect.signature(function).parameters)
 
 
 def _without_nan(values: FloatArray) -> list[float | None]:

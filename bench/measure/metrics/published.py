@@ -7,13 +7,17 @@ saw them. A protocol that draws new networks for each batch concatenates the sum
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from bench.core.metric_table import ENTROPY, metric
 from bench.measure.metrics.arrays import FloatArray, Labels, as_labels
 from bench.measure.metrics.classification import row_hits, row_nll
-from bench.measure.metrics.draws import DrawSummary
 from bench.measure.metrics.refusal import MEDIAN_RULE
+
+if TYPE_CHECKING:
+    from bench.measure.metrics.draws import DrawSummary
 
 BATCH_SIZE = 128  # of every test loader of feldman2018 and chopra2018
 FELDMAN2018_INSIDE_LOG = 1e-10  # added to a probability inside the logarithm
@@ -28,6 +32,19 @@ def geometric_entropy(mean_log_probs: FloatArray) -> FloatArray:
     """
     p = np.exp(mean_log_probs)
     return np.asarray(-(p * np.log(p + FELDMAN2018_INSIDE_LOG)).sum(axis=1))
+
+
+@metric(
+    "geometric_entropy",
+    ENTROPY,
+    "none",
+    "mean over rows of -sum p log(p + 1e-10) with p = exp(mean over draws of log p), not renormalised",
+    "feldman2018, compute_entropy (there in bits)",
+    rows="outside",
+)
+def mean_geometric_entropy(summary: DrawSummary) -> float:
+    """Mean of feldman2018's entropy, nats per row."""
+    return float(geometric_entropy(summary.mean_log_probs).mean())
 
 
 def feldman2018_accuracy(mean_log_probs: FloatArray, labels: Labels, batch_size: int = BATCH_SIZE) -> float:

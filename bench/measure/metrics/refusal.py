@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from bench.core.metric_table import FRACTION, metric
+from bench.core.reasons import Reason
 from bench.measure.metrics.arrays import BoolArray, FloatArray, Labels, as_labels
 from bench.measure.metrics.classification import row_hits
 
@@ -43,6 +45,62 @@ class RefusalRule:
 MEDIAN_RULE = RefusalRule(0.5, 0.2)  # chopra2018, cells 15-16 of its notebook, which made its numbers
 STRICT_RULE = RefusalRule(0.1, 0.5)  # chopra2018's proposal for fewer mistakes: 10th percentile above 0.5
 
+_CHOPRA = "chopra2018, cells 15-16 of bnn.ipynb"
+_ARTICLE = "chopra2018, the article's proposal of a stricter rule"
+_ALL_REFUSED = Reason("rows-refused")
+
+
+@metric(
+    "refusal_rate",
+    FRACTION,
+    "none",
+    "share of rows for which no class has a median probability over draws above 0.2",
+    _CHOPRA,
+    rows="every",
+)
+def refusal_rate(summary: DrawSummary) -> float:
+    """Share of rows that the median rule refuses."""
+    return MEDIAN_RULE.refusal_rate(summary)
+
+
+@metric(
+    "selective_accuracy",
+    FRACTION,
+    "higher",
+    "share of rows whose largest median probability is at the label, among those that refusal_rate accepts",
+    _CHOPRA,
+    undefined=_ALL_REFUSED,
+)
+def selective_accuracy(summary: DrawSummary, labels: Labels) -> float | None:
+    """Share of correct answers among the rows that the median rule accepts."""
+    return MEDIAN_RULE.selective_accuracy(summary, labels)
+
+
+@metric(
+    "refusal_rate_strict",
+    FRACTION,
+    "none",
+    "share of rows for which no class has a 10th percentile of probability over draws above 0.5",
+    _ARTICLE,
+    rows="every",
+)
+def refusal_rate_strict(summary: DrawSummary) -> float:
+    """Share of rows that the strict rule refuses."""
+    return STRICT_RULE.refusal_rate(summary)
+
+
+@metric(
+    "selective_accuracy_strict",
+    FRACTION,
+    "higher",
+    "share of rows whose largest 10th percentile is at the label, among those that refusal_rate_strict accepts",
+    _ARTICLE,
+    undefined=_ALL_REFUSED,
+)
+def selective_accuracy_strict(summary: DrawSummary, labels: Labels) -> float | None:
+    """Share of correct answers among the rows that the strict rule accepts."""
+    return STRICT_RULE.selective_accuracy(summary, labels)
+
 
 @dataclass(frozen=True)
 class RiskCoverage:
@@ -74,3 +132,16 @@ def risk_coverage(probs: FloatArray, labels: Labels) -> RiskCoverage:
     mean_error = np.bincount(group.reshape(-1), errors) / size
     answered = np.arange(1, len(truth) + 1)
     return RiskCoverage(answered / len(truth), np.repeat(mean_error, size).cumsum() / answered)
+
+
+@metric(
+    "risk_coverage_area",
+    FRACTION,
+    "lower",
+    "mean over coverages 1/N to 1 of the share of errors among the rows with the largest mean probability; "
+    "rows of equal confidence count with their mean error",
+    "AURC: Geifman, Uziel and El-Yaniv 2019, 'Bias-Reduced Uncertainty Estimation for Deep Neural Classifiers'",
+)
+def risk_coverage_area(curve: RiskCoverage) -> float:
+    """Mean of the risk over all coverages."""
+    return curve.area

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bench.core.metric_table import METRICS
+from bench.core.metric_table import Metric, metrics
 from bench.show.table import Table
 
 NONE = "none"
@@ -66,12 +66,19 @@ OTHERS = (
 """Numbers beyond the metrics of classification: name, unit, better, definition, source."""
 
 
+def _place(one: Metric) -> int:
+    return ("mean network", "moved", "outside").index(one.rows) if one.rows not in ("test", "every") else -1
+
+
 def definitions_table() -> Table:
     """Return a row for each metric: of the common protocol, then of the documents' protocols and of the toys."""
-    metrics = [(spec.name, spec.unit.name, spec.better, spec.definition, spec.source) for spec in METRICS.values()]
+    declared = [
+        (one.name, one.unit.name, one.better, one.definition, one.source)
+        for one in sorted(metrics().values(), key=_place)
+    ]
     rows = [
         [name, unit, None if better == NONE else better, definition, source or None]
-        for name, unit, better, definition, source in (*metrics, *OTHERS)
+        for name, unit, better, definition, source in (*declared, *OTHERS)
     ]
     columns = ["metric", "unit", "better", "definition", "source"]
     caption = (
