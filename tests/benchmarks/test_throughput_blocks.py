@@ -146,7 +146,7 @@ class PredictingCode(TimedCode):
         (6.0, 1 + 3 * (1 + 3)),  # three calls a block: a round to warm up, and three that count
     ],
 )
-def test_what_fills_a_block_at_once_needs_no_further_round_to_warm_up(monkeypatch, block_s, calls):
+def test_what_fills_a_block_at_once_needs_no_further_round_to_warm_up(time, monkeypatch, block_s, calls):
     made = []
     monkeypatch.setattr(prediction, "_predict", lambda *_: made.append(0) or 2.0)
     found = prediction.compare_prediction(
