@@ -1,23 +1,32 @@
-"""`list`: the approaches, with their recipes, corrections and variants."""
+"""`list`: the approaches, with their recipes, corrections and variants; `list KEY`: one record."""
 
 from __future__ import annotations
 
 import argparse
 import json
+from pathlib import Path
 
 import msgspec
 
-from bench.cli.options import add_approach_path, add_wide
-from bench.core.errors import BenchError
+from bench.cli import INCOMPLETE
+from bench.cli.options import add_approach_path, add_results, add_wide, warn
+from bench.core.errors import BenchError, ConfigError
+from bench.core.store import Store
+from bench.core.text import one_line
 from bench.plan.manifests import ApproachManifest
 from bench.plan.recipes import build, profile, recipe_names, resolve
 from bench.plan.registry import broken, manifests
 from bench.show.terminal import Listing, shown
 
+SHOWN = 5  # records that an error names
+LONGEST = 80  # characters of a key that an error quotes
+
 
 def add(parser: argparse.ArgumentParser) -> None:
     """Add the options."""
+    parser.add_argument("key", nargs="?", metavar="KEY", help="print the record whose key begins so, as JSON")
     add_approach_path(parser)
+    add_results(parser)
     add_wide(parser)
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.set_defaults(action=_list)
@@ -36,6 +45,8 @@ class ListedApproach(msgspec.Struct, rename={"runs_here": "runs here"}):
 
 
 def _list(arguments: argparse.Namespace) -> int:
+    if arguments.key is not None:
+        return _print_record(arguments.key, arguments.results)
     rows = [
         ListedApproach(
             approach=entry.name,
@@ -56,6 +67,19 @@ def _list(arguments: argparse.Namespace) -> int:
         heading = f"{row.approach}: {row.title} [{row.document}]; runs here: {row.runs_here}"
         print(shown(Listing(heading, list(row.changes.items()))))
     return 0
+
+
+def _print_record(key: str, results: Path) -> int:
+    """Print the one record of a folder whose key begins with `key`; raises ConfigError if there is not exactly one."""
+    records, problems = Store(results).all_records()
+    found = [record for record in records if record.key.startswith(key)]
+    if len(found) != 1 or not key:
+        some = "; ".join(f"{record.key[:8]}: {record.title}" for record in found[:SHOWN]) or "none begins so"
+        raise ConfigError(f"{one_line(key, LONGEST)}: give the first letters of one record's key in {results}; {some}")
+    print(msgspec.json.format(msgspec.json.encode(found[0], order="sorted"), indent=1).decode())
+    for problem in problems:
+        warn(problem.reason)
+    return INCOMPLETE if problems else 0
 
 
 def _why_broken(entry: ApproachManifest) -> str:

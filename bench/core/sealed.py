@@ -19,7 +19,7 @@ from bench.core.text import one_line
 
 LARGEST_RECORD = 32 << 20  # bytes; the largest of a full run has 0.13 MB
 LONGEST_QUOTE = 200  # characters that an error quotes
-OLDER = "version 0.1 of this suite reads it (tag v0.1)"
+OLDER = "version 0.1 of this suite reads it (commit 6127c84f)"
 _START, _END = b'{"sha256":"', b'",'
 _HASH = slice(len(_START), len(_START) + 64)
 

@@ -1,3 +1,3 @@
 """The version of the suite; pyproject.toml reads it here."""
 
-VERSION = "0.1.0"
+VERSION = "0.2.0"

@@ -1,0 +1,67 @@
+"""The archives of the shipped records: their table of metrics is theirs, and a new record adds its own size to a clone."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+from msgspec import structs
+
+from bench.core.project import RESULTS
+from bench.core.records import Record
+from bench.core.store import Store
+from tools import archive
+
+MOST = 50_000  # bytes that a record may add to a clone beside its own scores
+GIT = ("git", "-c", "user.name=x", "-c", "user.email=x@example.org")
+
+
+def test_metrics_csv_is_that_of_the_archives():
+    records, problems = Store(RESULTS).all_records()
+    assert problems == []
+    assert (RESULTS / archive.METRICS).read_bytes() == archive.metrics_csv(records)
+
+
+def test_only_archives_are_committed():
+    assert [path for kind in ("records", "readings") for path in (RESULTS / kind).glob("*/*.json")] == []
+
+
+def packed_size(repository: Path) -> int:
+    """Commit everything, and return the bytes of the repository's one pack."""
+    for words in (("add", "-A"), ("commit", "-qm", "x"), ("gc", "-q", "--aggressive", "--prune=now")):
+        subprocess.run([*GIT, "-C", str(repository), *words], check=True, capture_output=True)
+    (pack,) = repository.glob(".git/objects/pack/*.pack")
+    return pack.stat().st_size
+
+
+@pytest.mark.skipif(not shutil.which("git"), reason="git is not installed")
+def test_one_more_record_adds_at_most_fifty_kilobytes_beside_its_scores(tmp_path):
+    """The record is one of ours with other numbers in every metric, so that nothing but the archives' form is saved."""
+    for name in ("records/mlp.jsonl", "records/mlp.npz"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        shutil.copy(RESULTS / name, tmp_path / name)
+    archive._archive(tmp_path)
+    subprocess.run([*GIT, "init", "-q", str(tmp_path)], check=True, capture_output=True)
+    before = packed_size(tmp_path)
+    store = Store(tmp_path)
+    records, _ = store.all_records()
+    old = next(one for one in records if one.combination == ("mlp", "corrected", "common") and store.scores(one))
+    scores = {name: _others(values) for name, values in store.scores(old).items()}
+    path = store.write(_with_other_numbers(old), scores)
+    own_scores = path.with_suffix(".npz").stat().st_size
+    archive._archive(tmp_path)
+    assert len(Store(tmp_path).all_records()[0]) == len(records) + 1
+    assert packed_size(tmp_path) - before - own_scores <= MOST
+
+
+def _others(values: np.ndarray) -> np.ndarray:
+    return values[np.random.default_rng(0).permutation(len(values))]
+
+
+def _with_other_numbers(old: Record) -> Record:
+    draw = np.random.default_rng(0)
+    metrics = {name: None if value is None else value * draw.uniform(0.9, 1.0) for name, value in old.metrics.items()}
+    return structs.replace(old, metrics=metrics, key="f" * 64, fit_key="e" * 64)
