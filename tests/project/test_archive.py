@@ -1,4 +1,4 @@
-"""The archives of the shipped records: their table of metrics is theirs, and a new record adds its own size to a clone."""
+"""The archives of the shipped records: metrics.csv is theirs, and a new record adds its own size to a clone."""
 
 from __future__ import annotations
 
