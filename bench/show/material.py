@@ -30,6 +30,8 @@ from bench.show.beside import MINE, Beside, beside
 from bench.show.table import Table, sources_of
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from bench.show.frame import Cells, SeedNumbers  # imports pandas, which verdicts need not
 
 RecordsByRecipe: TypeAlias = Mapping[tuple[str, str], Sequence[Record]]
@@ -122,12 +124,18 @@ class Material:
         return Results(select(records, profile, self.device, self.precision, self._stored[1]), known)
 
     @cached_property
-    def _cells(self) -> Cells:
-        from bench.show.frame import Cells, frame_of  # here: verdicts need no pandas
+    def frame(self) -> pd.DataFrame:
+        """The same records as a tidy frame with the columns of `bench.show.frame.COLUMNS`."""
+        from bench.show.frame import frame_of  # here and below: verdicts need no pandas
 
-        return Cells(
-            frame_of(self.results.records, lambda record: "own" if record.key in self.beside.own_keys else "baseline")
-        )
+        own = self.beside.own_keys
+        return frame_of(self.results.records, lambda record: "own" if record.key in own else "baseline")
+
+    @cached_property
+    def _cells(self) -> Cells:
+        from bench.show.frame import Cells
+
+        return Cells(self.frame)
 
     def sample(
         self, approach: str, recipe: str, protocol: str, metric: str, among: Callable[[SeedNumbers], bool] | None = None

@@ -42,7 +42,7 @@ def test_every_table_is_there_without_a_silent_blank(records):
     assert {kind.name for kind in TABLES if "*" not in kind.name} - optional <= set(built)
     assert {"answer_linear_bbb", "ladder_mlp", "audit_feldman2018"} <= set(built)
     assert set(built) <= {name for kind in TABLES for name in kind.questions()}
-    empty = {"unfinished", "provenance", "confidence", "choice", "verdict_curves", "blundell2015"}
+    empty = {"metrics", "unfinished", "provenance", "confidence", "choice", "verdict_curves", "blundell2015"}
     for table in built.values():
         assert table.rows or table.name in empty
         for row in table.texts():
@@ -159,6 +159,16 @@ def test_pictures_without_digits_have_no_accuracy_and_chance_is_their_share(ship
     chances = {row["data set"]: row["chance"] for row in shown_rows(DETECTION.make(shipped))}
     assert chances["letters"] == "0.0909"  # 1,000 letters among 11,000 images
     assert chances["fashion_mnist"] == "0.5000"
+
+
+def test_every_metric_that_was_measured_has_a_row_by_name():
+    common = [record("mlp", "corrected", "common", seed=s, metrics={"mnist/brier": 0.2 + s / 10}) for s in (0, 1)]
+    other = record("linear_bbb", "corrected", "common", metrics={"letters/sure@0.99": 0.1, "letters/nobody knows": 1})
+    rows = shown_rows(Tables(*common, other)["metrics"])
+    assert [(row["metric"], row["mlp"], row["linear_bbb"]) for row in rows] == [
+        ("letters/sure@0.99", "-", "0.100"),
+        ("mnist/brier", "0.250", "-"),
+    ]
 
 
 # accuracy

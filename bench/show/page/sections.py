@@ -46,7 +46,7 @@ TOPICS = (
     Topic("libraries", "Other people's libraries, audited", ("libraries",)),
 )
 LAST_TOPICS = (
-    Topic("definitions", "Definitions", ("definitions",)),
+    Topic("definitions", "Every metric: values and definitions", ("metrics", "definitions")),
     Topic("provenance", "Provenance", ("provenance",)),
 )
 

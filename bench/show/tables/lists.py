@@ -1,17 +1,21 @@
-"""Tables that list things: findings of the audit, numbers of papers, origins of records, records without numbers."""
+"""Tables that list things: every metric, findings of the audit, numbers of papers, origins of records, failures."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
+from bench.core.metric_table import unit_of
 from bench.core.reasons import in_words
 from bench.core.records import Provenance, Record
+from bench.core.text import THREE
 from bench.judge.audit.findings import OUTCOMES, Finding
 from bench.judge.audit.rules import RULES
 from bench.judge.results import SHOWN_VERSIONS, code_of, made_at
+from bench.judge.samples import Gap, Sample
 from bench.judge.stats.papers import OBTAINED, Paper
 from bench.show.material import Material
-from bench.show.table import Entry, Linked, Table, sources_of
+from bench.show.table import Entry, Linked, Measured, Missing, Table, sources_of
 
 AUDIT_COLUMNS = ("rule", "severity", "outcome", "seen", "effect", "remedy")
 NOT_AUDITED = "not applicable"
@@ -106,3 +110,36 @@ def unfinished_table(material: Material) -> Table:
     caption = f"{n_done} of {len(results.records)} records are finished; the others are listed."
     columns = ["approach", "recipe", "protocol", "seed", "outcome", "why"]
     return Table("unfinished", "What failed or was left out", caption, columns, rows).of(results)
+
+
+METRICS_CAPTION = (
+    "One line a metric and data set, named as in the records; table definitions explains each. The corrected recipe of "
+    "each approach, or the published one without it; common protocol, means over the seeds that have the metric. The "
+    "CSV file has standard deviations and numbers of seeds."
+)
+NOT_MEASURED = Gap(
+    "-", "it does not apply, or the records are older than the metric; the frame of docs/python.md has the reason"
+)
+
+
+def metrics_table(material: Material) -> Table:
+    """Return a row for each metric, and a column for each approach. A new metric is there once it was measured."""
+    results, frame = material.results, material.frame
+    classifiers = frame.approach.isin(results.classifiers())
+    measured = frame[classifiers & (frame.protocol == "common") & (frame.missing == "")]
+    recipes = {name: "corrected" if results.has_corrected(name) else "published" for name in results.classifiers()}
+    shown = {name: recipe for name, recipe in recipes.items() if name in set(measured.approach)}
+    rows: list[list[Entry]] = []
+    for metric in sorted(measured.metric.unique()):
+        unit = unit_of(metric)
+        if unit is not None:
+            samples = (material.sample(name, recipe, "common", metric) for name, recipe in shown.items())
+            rows.append([metric, unit.name, *map(_entry, samples)])
+    title, columns = "What did every metric give?", ["metric", "unit", *shown]
+    return Table("metrics", title, METRICS_CAPTION, columns, rows).of(results, has_spread=False)
+
+
+def _entry(found: Sample) -> Entry:
+    return (
+        Measured(replace(found, gap=None), THREE, has_spread=False) if found.n else Missing(NOT_MEASURED, found.sources)
+    )

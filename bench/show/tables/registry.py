@@ -26,7 +26,7 @@ from bench.show.tables.definitions import definitions_table
 from bench.show.tables.further import PRUNING, SPEED, TOYS
 from bench.show.tables.ladder import ladder_table, mistakes_table
 from bench.show.tables.libraries import libraries_table
-from bench.show.tables.lists import audit_tables, papers_table, provenance_table, unfinished_table
+from bench.show.tables.lists import audit_tables, metrics_table, papers_table, provenance_table, unfinished_table
 from bench.show.tables.methods import ON_CLOTHES, clothes_table, methods_table
 from bench.show.tables.verdicts import (
     curve_verdicts_table,
@@ -132,6 +132,7 @@ TABLES = (
         lambda m: alternatives_table(m.results, end_results_against(m.results, m.claims)),
         spare=("shared", "protocol", "as alternative"),
     ),
+    TableKind("metrics", "What did every metric give?", metrics_table, spare=("unit", "uniform")),
     TableKind("definitions", "What does each metric mean?", lambda _: definitions_table(), spare=("source",)),
     TableKind(
         "answer_*",
