@@ -36,26 +36,27 @@ def judge(case: Case, data: DataWeight | None, has_slopes: bool) -> dict[str, Se
         detail = "no parameters named as mean and scale; give factors= or kl= if the weights have distributions"
         return dict.fromkeys(RULES, Seen("not applicable", detail))
     hidden = _why_unseen(case, data, has_slopes)
+    if not hidden:
+        try:
+            found = measure(case, data)
+            hidden = _why_untold(case, found)
+        except NotFinite as error:
+            hidden = f"{error}, however short the audit's steps are"
     if hidden:
         return dict.fromkeys(RULES, Seen("not measured", hidden))
-    try:
-        found = measure(case, data)
-    except NotFinite as error:
-        return dict.fromkeys(RULES, Seen("not measured", f"{error}, however short the audit's steps are"))
-    # With kl=, unlike weights of tensors are a mistake in any case. Without it, the loss may hold no KL of Gaussians.
-    if found.missed and (case.kl is None or not _differ([t.per_epoch for t in _known(found)])):
-        return dict.fromkeys(RULES, Seen("not measured", _unexplained(case, found.missed)))
-    if layers := _perhaps_layers(case, found):
-        asked = f"no KL of {'; '.join(layers)} is seen: forgotten, or a layer that makes outputs? give factors="
-        return dict.fromkeys(RULES, Seen("not measured", asked))
     return dict(zip(RULES, (*_scale_and_sign(case, found, data), _width(case, found)), strict=True))
 
 
-def _perhaps_layers(case: Case, found: KlWeight) -> list[str]:
-    """Return the groups without a KL whose names may also be those of layers that make outputs."""
+def _why_untold(case: Case, found: KlWeight) -> str:
+    """Return why what was measured tells nothing of the KL; '' if it does."""
+    # With kl=, unlike weights of tensors are a mistake in any case. Without it, the loss may hold no KL of Gaussians.
+    if found.missed and (case.kl is None or not _differ([t.per_epoch for t in _known(found)])):
+        return _unexplained(case, found.missed)
     names = {group.name for group in case.groups if group.may_be_layer}
     weights = {tensor.name: tensor.per_epoch for tensor in found.tensors if tensor.name in names}
-    return [name for name, weight in weights.items() if is_missing(weight) and 1 - weight.value > 2 * weight.error]
+    layers = [name for name, weight in weights.items() if is_missing(weight) and 1 - weight.value > 2 * weight.error]
+    asked = f"no KL of {'; '.join(layers)} is seen: forgotten, or a layer that makes outputs? give factors="
+    return asked if layers else ""
 
 
 def _why_unseen(case: Case, data: DataWeight | None, has_slopes: bool) -> str:

@@ -12,14 +12,13 @@ from torch import Tensor
 
 from elbo_audit.findings import Seen
 from elbo_audit.least_squares import SURE, common
-from elbo_audit.objective import AuditedObjective, Batch
+from elbo_audit.objective import ROUNDINGS, AuditedObjective, Batch
 
 PROPORTIONAL = 0.02  # of the losses' range between batches: what the NLL may leave unexplained
 ALIKE = 0.9  # least correlation over draws of two losses with the same noise; a mean of two draws and one of them: 0.7
 ALIKE_SHARES = 0.05  # of the gradients: what one vector, times the share of each batch, may leave unexplained
 STEPS = 30  # in which the weight and the shares of the batches are fitted in turn
 MORE = 4  # times the draws, if noise may hide another likelihood
-ROUNDINGS = 16  # in units of a loss's last digit: how far two batches may differ through rounding alone
 SYSTEMATIC = 0.005  # largest part of the gradients' differences that another likelihood may cause unnoticed
 NOISY = 1e-5  # of the gradients: a smaller change from draw to draw is rounding
 NUMBERS = 20_000  # elements of a gradient that are compared: a large network's draws would not fit into memory
@@ -99,10 +98,7 @@ def _gradients_tell_another(objective: AuditedObjective, draws: int) -> bool:
     """
     n = sum(value.numel() for value in objective.parameters.values())
     looked_at = torch.randperm(n, generator=torch.Generator().manual_seed(0))[:NUMBERS]
-    losses, nlls = (
-        torch.stack([_gradients_less_mean(objective, function, draw)[:, looked_at] for draw in range(draws)])
-        for function in (objective.loss, objective.nll)
-    )
+    losses, nlls = (_gradients_less_mean(objective, f, draws, looked_at) for f in (objective.loss, objective.nll))
     noisy = [float((part - part.mean(0)).norm()) > NOISY * float(part.norm()) for part in (losses, nlls)]
     if noisy[0] != noisy[1] or not bool(nlls.any()):
         return False
@@ -181,20 +177,23 @@ def _by_gradients(objective: AuditedObjective, draws: int) -> DataWeight:
 
     The difference of the gradients of two batches, under the same noise, does not depend on the constant.
     """
-    losses, nlls = (
-        torch.stack([_gradients_less_mean(objective, function, draw) for draw in range(draws)])
-        for function in (objective.loss, objective.nll)
-    )
+    losses, nlls = (_gradients_less_mean(objective, function, draws) for function in (objective.loss, objective.nll))
     if not bool(losses.any()):
         return DataWeight(0.0, 0.0, "proportional", 0.0)
     weight, misfit, error = _proportion(losses, nlls, losses.numel())
     return DataWeight(weight, misfit, "proportional" if misfit <= PROPORTIONAL else "rounding", error)
 
 
-def _gradients_less_mean(objective: AuditedObjective, function: Callable[[Batch, int], Tensor], draw: int) -> Tensor:
-    """Return the gradients of the batches [batches, n], less their mean over batches."""
-    rows = torch.stack([_flat_gradient(objective, function(batch, draw)) for batch in objective.batches])
-    return rows - rows.mean(0)
+def _gradients_less_mean(
+    objective: AuditedObjective, function: Callable[[Batch, int], Tensor], draws: int, looked_at: Tensor | None = None
+) -> Tensor:
+    """Return the gradients [draws, batches, n], less their mean over batches; by default of all elements."""
+    found = []
+    for draw in range(draws):
+        rows = torch.stack([_flat_gradient(objective, function(batch, draw)) for batch in objective.batches])
+        rows = rows - rows.mean(0)
+        found.append(rows if looked_at is None else rows[:, looked_at])
+    return torch.stack(found)
 
 
 def _flat_gradient(objective: AuditedObjective, value: Tensor) -> Tensor:

@@ -27,9 +27,8 @@ Program = Callable[..., object]  # a model or guide of Pyro, called with a batch
 Look = TypeVar("Look")
 Gradient = dict[str, Tensor]  # float64 on the CPU, by the parameter's name
 
-
 PARTS = (1.0, 0.3, 0.1, 0.01, 0.001)  # of a move: the audit takes the largest at which the loss is finite
-ROUNDINGS = 16  # in units of a loss's last digit: how far two equal calls may differ
+ROUNDINGS = 16  # in units of a loss's last digit: how far two equal calls, or two batches, may differ by rounding
 
 
 class NotFinite(AuditError):
@@ -58,6 +57,13 @@ class Factor:
 def arguments(batch: object) -> tuple[object, ...]:
     """Return the arguments of a batch: its parts, or itself if it is one object."""
     return tuple(batch) if isinstance(batch, (tuple, list)) else (batch,)
+
+
+def one_number(call: str, value: object) -> Tensor:
+    """Return what a call of the user's function gave as a scalar; raises AuditError unless it is one number."""
+    if isinstance(value, Tensor) and value.numel() == 1:
+        return value.reshape(())
+    raise AuditError(f"{call} returned {type(value).__name__}; it must return a tensor of one number")
 
 
 class AuditedObjective:
@@ -105,8 +111,7 @@ class AuditedObjective:
             if not self._is_moved:
                 raise
             raise NotFinite(f"{name} of a batch ends in an error near the given parameters: {error}") from error
-        if not isinstance(value, Tensor) or value.numel() != 1:
-            raise AuditError(f"{name}(*batch) returned {type(value).__name__}; it must return a tensor of one number")
+        value = one_number(f"{name}(*batch)", value)
         if not value.is_floating_point():
             raise AuditError(f"{name}(*batch) returned a tensor of {value.dtype}; it must return one of floats")
         if not bool(value.isfinite().all()):
@@ -114,7 +119,7 @@ class AuditedObjective:
             if self._is_moved:
                 raise NotFinite(f"{name} of a batch is {given} near the given parameters")
             raise AuditError(f"{name} of a batch is {given}; audit where training works, or give other batches")
-        return value.reshape(())
+        return value
 
     def gradient(self, value: Tensor) -> Gradient:
         """Return the gradient of a scalar by name, float64; zero where autograd sees no path."""

@@ -52,10 +52,8 @@ class PyroObjective:
     def nll(self, *batch: object) -> Tensor:
         """Return -log p of the observed sites without their scales, the mean over the estimator's particles."""
         models = [self._traces(*batch)[1] for _ in range(self.n_particles)]
-        terms = [term for model in models for term in _log_probs(model, are_observed=True)]
-        if not terms:
-            raise AuditError("the model observes nothing; give pyro.sample(..., obs=y)")
-        return -torch.stack(terms).sum() / self.n_particles
+        terms = [-term for model in models for term in _log_probs(model, are_observed=True)]
+        return self._mean(terms, "the model observes nothing; give pyro.sample(..., obs=y)")
 
     def kl(self, *batch: object) -> Tensor:
         """Return the latent sites' log q - log p without scales, the mean over the estimator's particles."""
@@ -64,8 +62,12 @@ class PyroObjective:
             guide, model = self._traces(*batch)
             terms += _log_probs(guide, are_observed=False)
             terms += [-term for term in _log_probs(model, are_observed=False)]
+        return self._mean(terms, "neither model nor guide has a latent site; there is no KL to audit")
+
+    def _mean(self, terms: list[Tensor], without: str) -> Tensor:
+        """Return the sum of terms, as the mean over particles; raises AuditError `without` any."""
         if not terms:
-            raise AuditError("neither model nor guide has a latent site; there is no KL to audit")
+            raise AuditError(without)
         return torch.stack(terms).sum() / self.n_particles
 
     def constant_scales(self, *batch: object) -> list[str]:

@@ -23,18 +23,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from elbo_audit.errors import AuditError
 from elbo_audit.least_squares import SURE, GradientFit, MeanOfDraws, fit, fit_drawn
 from elbo_audit.likelihood import DataWeight
 from elbo_audit.noise import noise_of
-from elbo_audit.objective import (
-    AuditedObjective,
-    Batch,
-    Case,
-    Factor,
-    Gradient,
-    NotFinite,
-)
+from elbo_audit.objective import AuditedObjective, Batch, Case, Factor, Gradient, NotFinite, one_number
 
 MISSING = 1e-4  # KLs in an epoch: float32's rounding alone can look like this much
 CHANGES = 0.05  # of the KL's weight: batches whose weights differ by less have the same weight
@@ -143,7 +135,7 @@ def _missed(found: GradientFit, doubt: Gradient) -> dict[str, float]:
 def _own_direction(objective: AuditedObjective, kl: Callable[[], Tensor], draw: int) -> Gradient:
     """Return the gradient of the user's KL, with the noise of this draw of the loss."""
     with noise_of(draw):
-        return objective.gradient(_number(kl()))
+        return objective.gradient(one_number("kl()", kl()))
 
 
 def _per_epoch(case: Case, data: DataWeight | None) -> float:
@@ -292,9 +284,3 @@ def _count(columns: Sequence[Gradient]) -> int:
 def _size(factors: Sequence[Factor]) -> float:
     values = [part.detach().flatten().double() for f in factors for part in (f.mean(), f.std())]
     return float(torch.cat(values).square().mean().sqrt())
-
-
-def _number(value: object) -> Tensor:
-    if isinstance(value, Tensor) and value.numel() == 1:
-        return value.reshape(())
-    raise AuditError(f"kl() returned {type(value).__name__}; it must return a tensor of one number")

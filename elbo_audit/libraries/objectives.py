@@ -128,14 +128,15 @@ def posteriors(corrected: bool) -> ElboReport:
         output: Tensor = torch.func.functional_call(net, weights, x)
         return -functional.cross_entropy(output, y) + package.diag_normal_log_prob(weights) / N_TRAIN, output
 
+    def stds() -> dict[str, Tensor]:
+        return {name: value.exp() for name, value in log_stds.items()}
+
     def loss(x: Tensor, y: Tensor) -> Tensor:
-        stds = {name: value.exp() for name, value in log_stds.items()}
-        value: Tensor = vi.nelbo(means, stds, (x, y), log_posterior, 1 / N_TRAIN, 1, not corrected)[0]
+        value: Tensor = vi.nelbo(means, stds(), (x, y), log_posterior, 1 / N_TRAIN, 1, not corrected)[0]
         return value
 
     def nll(x: Tensor, y: Tensor) -> Tensor:
-        stds = {name: value.exp() for name, value in log_stds.items()}
-        weights = package.diag_normal_sample(means, stds, sample_shape=(1,))
+        weights = package.diag_normal_sample(means, stds(), sample_shape=(1,))
         output = torch.func.functional_call(net, {name: value[0] for name, value in weights.items()}, x)
         return functional.cross_entropy(output, y, reduction="sum")
 

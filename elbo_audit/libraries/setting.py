@@ -16,11 +16,6 @@ from elbo_audit.errors import MissingLibrary
 from elbo_audit.noise import seed_of
 
 SIZES = (784, 400, 400, 10)
-BATCHES = 3
-
-Layer = Callable[[int, int], nn.Module]
-
-
 EXTRA = "'bnn-uncertainty-bench[libraries]'"
 
 
@@ -54,11 +49,11 @@ def batches(size: int, n_in: int | None = None) -> list[tuple[Tensor, Tensor]]:
     """Return three batches of made-up images [size, n_in] in 0..1, with digits [size]; by default 784 inputs."""
     n_in = n_in or SIZES[0]
     source = torch.Generator().manual_seed(seed_of(0, "audit/libraries/rows"))
-    images = [torch.rand(size, n_in, generator=source, dtype=torch.float64) for _ in range(BATCHES)]
+    images = [torch.rand(size, n_in, generator=source, dtype=torch.float64) for _ in range(3)]
     return [(x, torch.randint(SIZES[-1], (size,), generator=source)) for x in images]
 
 
-def network(layer: Layer) -> nn.Sequential:
+def network(layer: Callable[[int, int], nn.Module]) -> nn.Sequential:
     """Return the network 784-400-400-10 with ReLU, made of a library's layers."""
     first, second, third = (layer(n_in, n_out) for n_in, n_out in pairwise(SIZES))
     return nn.Sequential(first, nn.ReLU(), second, nn.ReLU(), third)
