@@ -91,7 +91,7 @@ def test_priors_of_unlike_width_do_not_move_the_weight(model, weight, draws, rel
         (
             lambda m: m.nll,
             {"kl-scale": "fails"} | dict.fromkeys(("kl-sign", "variance-as-std"), "not measured"),
-            "missing",
+            "it is missing; add it to the loss",
         ),
         (lambda m: lambda x, y: m.nll(x, y) + m.first.kl() / STEPS, {"kl-scale": "fails"}, "second.weight_mu"),
     ],

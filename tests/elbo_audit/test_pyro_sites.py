@@ -165,21 +165,6 @@ def test_several_particles_are_audited_with_as_many():
     assert report.of("kl-scale").outcome == "passes"
 
 
-def test_a_layer_that_may_be_weights_by_its_name_is_asked_about():
-    _, guide = model_with()
-
-    def model(x, y):
-        w = pyro.sample("w", distributions.Normal(torch.zeros(4), 1.5).to_event(1))
-        mean = pyro.param("mean.0.weight", torch.tensor([0.2, -0.1, 0.3, 0.1]))  # as of two layers, `mean` and `std`
-        std = pyro.param("std.0.weight", torch.tensor([-2.0, -1.0, -1.5, -2.5]))
-        with poutine.scale(scale=STEPS), pyro.plate("data", len(x)):
-            pyro.sample("y", distributions.Normal(x @ (w + mean), 1 + torch.tanh(x @ std) / 2), obs=y)
-
-    finding = elbo_audit.audit_pyro(model, guide, batches(), N_TRAIN, loss=TraceMeanField_ELBO()).of("kl-scale")
-    assert finding.outcome == "not measured"
-    assert "no KL of mean.0.weight, std.0.weight is seen" in finding.detail
-
-
 def autoencoder(x, y):
     with pyro.plate("data", N_TRAIN, subsample=torch.arange(len(x))):
         z = pyro.sample("z", distributions.Normal(0.0, 1.0))
