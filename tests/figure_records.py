@@ -18,6 +18,7 @@ from bench.show.figures.catalogue import render, survey
 from bench.show.figures.figure import Figure
 from bench.show.figures.style import NARROW, WIDTH
 from bench.show.material import Material
+from tests.show.posteriors import described
 from tests.synthetic import record
 
 DRAWS, KEPT, ROWS, CLASSES = 8, 4, 40, 10
@@ -176,7 +177,8 @@ def filled(root: Path) -> Path:
         epochs = [{"epoch": epoch, "seconds": 1.0, "mnist/test10k/error": 0.02 + 0.01 / epoch} for epoch in (1, 2)]
         store.write(_named(approach, "published", "published", 0, "full", epochs=epochs))
     tensors = {"mu": torch.linspace(-0.2, 0.2, 800), "sigma": torch.full((800,), 0.05)}
-    store.write_tensors(store.fit_path(_fit_key("mxnet_bbb", "published", 0), "posterior"), tensors, {})
+    fit_key = _fit_key("mxnet_bbb", "published", 0)
+    store.write_tensors(store.fit_path(fit_key, "posterior"), tensors, described(fit_key))
     return root
 
 

@@ -18,6 +18,7 @@ from tabulate import tabulate
 from bench.cli.main import Parser, guarded
 from bench.cli.options import given_folder
 from bench.core.files import with_block, write_atomically
+from bench.core.fits import read_posterior
 from bench.core.project import RESULTS, TOP
 from bench.core.store import Store
 from bench.data.splits import load_split
@@ -55,7 +56,7 @@ def _rows(trained: Store) -> Iterator[tuple[str, ...]]:
     shipped = Store(RESULTS)
     digits = load_split("test10k", 0)
     for fit in fits.choose(trained, APPROACHES, RECIPES):
-        kept = trained.read_tensors(trained.fit_path(fit.fit_key, "posterior"))
+        kept = read_posterior(trained, fit.fit_key)
         assert kept is not None, "chosen because it is there"
         tensors, info = kept
         path = fits.posterior_path(shipped, fit.fit_key)

@@ -1,13 +1,18 @@
-"""The descriptions that are stored with the tensors of a posterior or a checkpoint."""
+"""Stored posteriors, and the descriptions that are stored with the tensors of a posterior or a checkpoint."""
 
 from __future__ import annotations
 
-from typing import TypeVar
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
 from bench.core.reasons import Reason
 from bench.core.records import Epoch, Fields, NetworkSize, Provenance, StoredNumber, Timings, Versions
+from bench.core.store import Info, Store
+
+if TYPE_CHECKING:
+    import torch
 
 T = TypeVar("T", bound=msgspec.Struct)
 
@@ -58,3 +63,29 @@ def described(info: object, kind: type[T]) -> T:
         return msgspec.convert(info, kind)
     except msgspec.ValidationError as error:
         raise ValueError(f"its description does not have the fields of this version: {error}") from error
+
+
+def read_posterior(
+    store: Store, fit_key: str, path: Path | None = None
+) -> tuple[dict[str, torch.Tensor], FitInfo] | None:
+    """Return the tensors and the description of a fit's posterior. Every reader of posteriors calls this function.
+
+    Args:
+        store: the results folder.
+        fit_key: the key of the fit.
+        path: another place than `Store.fit_path` gives.
+
+    Returns:
+        None if there is no posterior, or if it is damaged or of another fit, which a warning says.
+
+    Raises:
+        StoreError: the machine is short of memory or of open files.
+    """
+    place = store.fit_path(fit_key, "posterior") if path is None else path
+    found = store.read_tensors(place, lambda info: is_posterior_of(info, fit_key))
+    return None if found is None else (found[0], described(found[1], FitInfo))
+
+
+def is_posterior_of(info: Info, fit_key: str) -> bool:
+    """Return whether a stored posterior belongs to this fit; raises ValueError if `info` cannot be read."""
+    return described(info, FitInfo).fit_key == fit_key

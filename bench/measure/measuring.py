@@ -13,16 +13,18 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from bench.core import timing
-from bench.core.errors import ContractViolation
+from bench.core.errors import ContractViolation, StoreError
 from bench.core.metric_table import N_CLASSES
 from bench.core.reasons import Reason
+from bench.core.text import one_line
 from bench.core.timing import Stopwatch
-from bench.interface import Categorical, Gaussian, Posterior, Split
+from bench.interface import Approach, Categorical, Gaussian, Posterior, Split, Task
 from bench.measure.metrics.draws import DrawSummary, concatenate, draw_hits, reduce_draws
 
 BLOCK_NUMBERS = 20_000_000  # most log-probabilities of a block: 80 MB, and twice that while the next block is made
 ROW_NOISE_ROWS = 512  # most rows of a block if each row has its own noise: its numbers fit into the processor's cache
 WEIGHT_NOISE_ROWS = 10_000  # most rows of any other block
+LONGEST_REASON = 300  # characters; PyTorch lists every tensor that does not fit
 
 
 EpochMetrics: TypeAlias = Mapping[str, "float | None"]
@@ -73,6 +75,15 @@ def check_fit(found: object, approach: object) -> Posterior:
         what = "None" if found is None else f"an object of type {type(found).__name__}"
         raise ContractViolation(f"{type(approach).__name__}.fit returned {what}; it must return a Posterior")
     return found
+
+
+def posterior_of(approach: Approach, tensors: Mapping[str, Tensor], task: Task, seed: int) -> Posterior:
+    """Return the posterior that an approach makes of stored tensors; raises StoreError if they do not fit it."""
+    try:
+        return approach.rebuild(tensors, task, seed)
+    except (LookupError, RuntimeError, ValueError, TypeError, AttributeError) as error:
+        reason = one_line(str(error), LONGEST_REASON)
+        raise StoreError(f"the stored posterior does not fit {type(approach).__name__}: {reason}") from error
 
 
 def check_answer(answer: Tensor, wanted: tuple[int, ...], output: str, who: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 
 from bench.core.canonical import digest
-from bench.core.fits import CheckpointInfo, FitInfo, described
+from bench.core.fits import CheckpointInfo, described
 from bench.core.store import Info, Store
 from bench.plan.cells import Cell
 from bench.plan.freshness import is_fit_stale
@@ -62,11 +62,6 @@ def checkpoint_key(group: Sequence[Cell]) -> str:
     """Return the key of a group's checkpoint: the key of its one fit, or one made of the fit keys of all seeds."""
     keys = fit_keys(group)
     return digest(sorted(keys)) if len(keys) > 1 else keys[0]
-
-
-def is_posterior_of(info: Info, fit_key: str) -> bool:
-    """Return whether a stored posterior belongs to this fit; raises ValueError if `info` cannot be read."""
-    return described(info, FitInfo).fit_key == fit_key
 
 
 def is_checkpoint_of(info: Info, fit_keys: Mapping[str, str], approach: str) -> bool:

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from bench.core import environment, timing
 from bench.core.errors import Diverged, StoreError, Unsupported
-from bench.core.fits import FitInfo, described
+from bench.core.fits import FitInfo, read_posterior
 from bench.core.load import OtherLoad
 from bench.core.precision import dtype_of
 from bench.core.reasons import RESUMED, SEEDS_TOGETHER, Reason, told
@@ -25,11 +25,11 @@ from bench.data.fingerprint import split_hash
 from bench.data.manifest import data_hashes
 from bench.data.splits import load_shared, load_split, toy_split
 from bench.interface import Approach, Posterior, Split, Task
-from bench.measure.measuring import check_fit
+from bench.measure.measuring import check_fit, posterior_of
 from bench.measure.protocols import Protocol
 from bench.measure.published_protocols import protocol_of
 from bench.plan.cells import Cell
-from bench.plan.computations import checkpoint_key, fit_keys, is_posterior_of
+from bench.plan.computations import checkpoint_key, fit_keys
 from bench.plan.freshness import is_fit_stale
 from bench.plan.recipes import profile
 from bench.plan.registry import manifest, source_files
@@ -75,9 +75,9 @@ def fit(
     train, rows, task = _load_train(cells, options)
     fits: dict[str, Fit | Reason] = {}
     for cell in cells:
-        kept = _kept(store, cell)
+        kept = read_posterior(store, cell.fit_key)
         if kept is not None and not is_fit_stale(cell.approach, kept[1].versions):
-            fits[cell.fit_key] = Fit(approach.rebuild(kept[0], task, cell.seed), kept[1])
+            fits[cell.fit_key] = Fit(posterior_of(approach, kept[0], task, cell.seed), kept[1])
     places = [place for place, cell in enumerate(cells) if cell.fit_key not in fits]
     if places:
         todo = [cells[place] for place in places]
@@ -90,13 +90,6 @@ def fit(
             return fits  # keep the checkpoint: the posterior could not be written
     store.drop_checkpoint(checkpoint_key(group))
     return fits
-
-
-def _kept(store: Store, cell: Cell) -> tuple[dict[str, Tensor], FitInfo] | None:
-    """Return the cell's stored posterior and its description; a posterior of another fit is set aside."""
-    path = store.fit_path(cell.fit_key, "posterior")
-    kept = store.read_tensors(path, lambda info: is_posterior_of(info, cell.fit_key))
-    return None if kept is None else (kept[0], described(kept[1], FitInfo))
 
 
 def _retain(store: Store, cell: Cell, found: Fit, send: Send) -> bool:

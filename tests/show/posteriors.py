@@ -4,6 +4,8 @@ import torch
 from msgspec import structs
 
 from bench.core.canonical import digest
+from bench.core.fits import FitInfo
+from bench.core.records import NetworkSize, Provenance, Timings
 from tests import synthetic
 
 MLP = {
@@ -31,6 +33,11 @@ def linear_bbb(spread):
     return {"mu": mu, "sigma": torch.full_like(mu, spread)}
 
 
+def described(fit_key):
+    """Return the description that a stored posterior of this fit has."""
+    return FitInfo(fit_key=fit_key, epochs=[], timings=Timings(), model=NetworkSize(), provenance=Provenance())
+
+
 def put(store, approach, arrays, scores=None, **changes):
     """Write a fit and its record, and return the path of the posterior; without `arrays`, only the record."""
     named = synthetic.record(**{"approach": approach, "protocol": "common", "provenance": {}, **changes})
@@ -38,5 +45,5 @@ def put(store, approach, arrays, scores=None, **changes):
     record = structs.replace(named, fit_key=fit_key, key=fit_key + named.protocol)
     store.write(record, scores)
     if arrays is not None:
-        store.write_tensors(store.fit_path(record.fit_key, "posterior"), arrays, {"fit_key": record.fit_key})
+        store.write_tensors(store.fit_path(record.fit_key, "posterior"), arrays, described(record.fit_key))
     return store.fit_path(record.fit_key, "posterior")

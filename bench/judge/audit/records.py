@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from bench.core.errors import BenchError, Unsupported
+from bench.core.fits import read_posterior
 from bench.core.records import Record
 from bench.core.store import Store
 from bench.interface import Posterior, Task
@@ -16,6 +17,7 @@ from bench.judge.audit.documents import declared
 from bench.judge.audit.findings import Finding
 from bench.judge.contract import ApproachUnderTest, CheckContext
 from bench.judge.stats.rule import ENOUGH
+from bench.measure.measuring import posterior_of
 from bench.plan.freshness import why_stale
 from bench.plan.recipes import build, profile, resolve
 from bench.plan.registry import manifests
@@ -189,13 +191,13 @@ def _sigmas(record: Record, store: Store) -> tuple[Tensor, Tensor] | None:
     entry = manifests()[record.approach]
     if entry.task != "mnist" or "weights" not in entry.capabilities:
         return None
-    kept = store.read_tensors(store.fit_path(record.fit_key, "posterior"))
+    kept = read_posterior(store, record.fit_key)
     if kept is None:
         return None
     try:
         approach = build(entry, resolve(entry, record.recipe), profile(record.profile))
         task = Task("classification", 10, ROWS, INPUTS)
-        ended = _stds(approach.rebuild(kept[0], task, record.seed))
+        ended = _stds(posterior_of(approach, kept[0], task, record.seed))
         if not ended:
             return None
         subject = ApproachUnderTest(record.approach, record.recipe)

@@ -16,16 +16,17 @@ from bench.core import environment
 from bench.core.canonical import digest
 from bench.core.denormals import without_denormals
 from bench.core.errors import BenchError
-from bench.core.fits import FitInfo, described
+from bench.core.fits import read_posterior
 from bench.core.metric_table import N_CLASSES
 from bench.core.precision import computing_in, dtype_of
 from bench.core.records import SCHEMA, Reading, Record, Timings
 from bench.core.store import Store
 from bench.data.splits import load_split
-from bench.interface import Posterior, Task
+from bench.interface import Task
 from bench.judge.ladder.readers import read_keys
 from bench.judge.ladder.readings import VERSION, folder, keys_of, read_all
 from bench.judge.ladder.rungs import Ladder
+from bench.measure.measuring import posterior_of
 from bench.measure.protocols import Common
 from bench.plan.freshness import READING, is_fit_stale, versions_of
 from bench.plan.recipes import build, profile, resolve
@@ -54,8 +55,8 @@ def read_missing(
         if old is not None and _is_complete(old, wanted, data_dir):
             continue
         name = f"{record.approach} {record.recipe}, seed {record.seed}"
-        kept = store.read_tensors(store.fit_path(record.fit_key, "posterior"))
-        if kept is None or is_fit_stale(record.approach, described(kept[1], FitInfo).versions):
+        kept = read_posterior(store, record.fit_key)
+        if kept is None or is_fit_stale(record.approach, kept[1].versions):
             reasons.append(f"{name}: {store.root} has no usable posterior of it; another --results trains it again")
             continue
         tell(f"reading {name}")
@@ -79,7 +80,7 @@ def _read(record: Record, arrays: Mapping[str, torch.Tensor], keys: Sequence[str
     train = load_split(recipe.split, seed, data_dir)
     task = Task("classification", n_outputs=N_CLASSES, n_train=len(train), n_inputs=train.x.shape[1])
     device = torch.device(record.device)
-    posterior: Posterior = approach.rebuild(arrays, task, seed)
+    posterior = posterior_of(approach, arrays, task, seed)
     with without_denormals(), computing_in(record.precision, device):  # as when it was measured
         protocol = Common(entry, seed, budget, data_dir, device, dtype_of(record.precision))
         metrics, missing = read_keys(posterior, protocol, keys)

@@ -7,6 +7,7 @@ from functools import partial
 
 import numpy as np
 
+from bench.core.fits import read_posterior
 from bench.core.records import Record
 from bench.judge.ladder.readings import SHOWN_WEIGHTS, weight_keys
 from bench.measure.metrics.arrays import FloatArray
@@ -57,8 +58,7 @@ def _read(material: Material, record: Record) -> FloatArray | None:
 
 def _fitted(material: Material, record: Record) -> FloatArray | None:
     """Return means and standard deviations [2, weights] from the fit itself, None if it was not kept."""
-    path = material.store.fit_path(record.fit_key, "posterior")
-    tensors = material.store.read_tensors(path) if path.exists() else None
+    tensors = read_posterior(material.store, record.fit_key)
     if tensors is None or not {"mu", "sigma"} <= set(tensors[0]):
         return None
     places = [place for place in SHOWN_WEIGHTS[APPROACH] if place < len(tensors[0]["mu"])]

@@ -13,13 +13,14 @@ from pathlib import Path
 import torch
 
 from bench.core.errors import ConfigError, ContractViolation, StoreError, check_known
+from bench.core.fits import read_posterior
 from bench.core.project import RESULTS
 from bench.core.records import Record
 from bench.core.row_scores import Scores, check_scores
 from bench.core.store import Store
 from bench.core.text import duration, one_line
 from bench.interface import Posterior, Task
-from bench.measure.measuring import categorical
+from bench.measure.measuring import LONGEST_REASON, categorical, posterior_of
 from bench.plan.cells import Selection, cells
 from bench.plan.costs import estimates, seconds_of, speed_here
 from bench.plan.freshness import is_stale
@@ -30,7 +31,6 @@ from bench.plan.registry import manifest, manifests
 PRECISION = "float32"  # pictures are predicted in float32; fits trained in another precision are left out
 SHIPPED = "shipped-fits"
 SCORES = "scores/"  # in a shipped file, names of scores start so; all other names are of weights
-LONGEST_REASON = 300  # characters; PyTorch lists every tensor that does not fit
 TASK = Task("classification", n_outputs=10, n_train=60_000, n_inputs=784)
 
 
@@ -171,7 +171,7 @@ def scores(store: Store, fit: Record) -> Scores:
     if not is_shipped(store, fit):
         return store.scores(fit)
     path = posterior_path(store, fit.fit_key)
-    kept = store.read_tensors(path)
+    kept = read_posterior(store, fit.fit_key, path)
     found = kept[0] if kept is not None else {}
     try:
         arrays = {name.removeprefix(SCORES): value.numpy() for name, value in found.items() if name.startswith(SCORES)}
@@ -186,13 +186,13 @@ def rebuilt(store: Store, fit: Record) -> Posterior:
     entry = manifest(fit.approach)
     approach = build(entry, resolve(entry, fit.recipe), profile(fit.profile))
     path = posterior_path(store, fit.fit_key)
-    kept = store.read_tensors(path)
-    if kept is None or kept[1].get("fit_key") != fit.fit_key:
+    kept = read_posterior(store, fit.fit_key, path)
+    if kept is None:
         name = label(fit.approach, fit.recipe)
         raise StoreError(f"posterior {path} cannot be trusted; `python -m bench run` elsewhere trains {name} anew")
     weights = {name: value for name, value in kept[0].items() if not name.startswith(SCORES)}
     widened = {name: value.float() if value.dtype == torch.float16 else value for name, value in weights.items()}
-    return approach.rebuild(widened, TASK, fit.seed)
+    return posterior_of(approach, widened, TASK, fit.seed)
 
 
 def load(store: Store, fit: Record) -> Posterior:

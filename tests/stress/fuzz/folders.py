@@ -24,6 +24,7 @@ from bench.core.files import write_atomically
 from bench.core.records import Record
 from bench.core.sealed import seal
 from bench.core.store import Store
+from tests.show.posteriors import described
 from tests.stress.fuzz.damage import VALUES, Json, damaged_value
 from tests.stress.fuzz.engine import Target
 from tests.stress.fuzz.guarded import KEY, NETWORK, SCORED, Guarded, forgeable, scored
@@ -155,7 +156,8 @@ def _posteriors() -> st.SearchStrategy[Posterior]:
         ),
         max_size=2,
     )
-    info = st.one_of(st.just({"fit_key": KEY}), damaged_value({"fit_key": KEY}), st.sampled_from(VALUES))
+    good: Json = json.loads(canonical(described(KEY)))
+    info = st.one_of(st.just(good), damaged_value(good), st.sampled_from(VALUES))
     return st.builds(Posterior, changes, info)
 
 

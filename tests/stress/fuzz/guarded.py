@@ -20,6 +20,7 @@ from bench.cli.main import main
 from bench.core.errors import BenchError
 from bench.core.records import Record
 from bench.core.store import Store
+from tests.show.posteriors import described
 from tests.stress.fuzz.scores import sound_scores
 from tests.synthetic import record
 
@@ -93,7 +94,7 @@ class Guarded:
             store.write(scored(approach), sound_scores())
         store.write(record("toy_bbb", protocol="common", arrays={"toy/near": CURVE, "toy/far": CURVE}))
         store.write(replace(scored("mlp"), seed=1, key="d" * 64, fit_key="e" * 64))
-        store.write_tensors(store.fit_path(KEY, "posterior"), NETWORK, {"fit_key": KEY})
+        store.write_tensors(store.fit_path(KEY, "posterior"), NETWORK, described(KEY))
 
     def fresh(self) -> Store:
         """Return a new results folder with sound records."""
