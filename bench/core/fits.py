@@ -8,7 +8,18 @@ from typing import TYPE_CHECKING, TypeVar
 import msgspec
 
 from bench.core.reasons import Reason
-from bench.core.records import Epoch, Fields, NetworkSize, Provenance, StoredNumber, Timings, Versions
+from bench.core.records import (
+    Epoch,
+    EpochNumber,
+    Fields,
+    Key,
+    NetworkSize,
+    Provenance,
+    StoredNumber,
+    Timings,
+    Versions,
+    check_order,
+)
 from bench.core.store import Info, Store
 
 if TYPE_CHECKING:
@@ -27,12 +38,15 @@ class FitInfo(Fields, frozen=True, kw_only=True):
     provenance: Provenance
     versions: Versions | None = None
 
+    def __post_init__(self) -> None:
+        check_order(self.epochs)
+
 
 class OpenEpoch(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """An epoch in a checkpoint. `with_measuring_s` is its training time plus the time of measuring after it."""
 
-    epoch: int
-    metrics: dict[str, StoredNumber]
+    epoch: EpochNumber
+    metrics: dict[Key, StoredNumber]
     seconds: float = 0.0
     with_measuring_s: float = 0.0
 
@@ -51,7 +65,7 @@ class SeedProgress(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
 class CheckpointInfo(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """The description of a checkpoint: all its seeds are at the same epoch."""
 
-    epoch: int
+    epoch: EpochNumber
     seeds: dict[str, SeedProgress]
     fit_keys: dict[str, str]
     versions: Versions | None = None

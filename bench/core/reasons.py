@@ -10,6 +10,8 @@ from collections.abc import Callable, Mapping
 
 import msgspec
 
+LONGEST = 2_000  # characters of a text in a reason; an approach's error may hold megabytes
+
 ReasonValue = str | int | float
 ReasonValues = Mapping[str, ReasonValue]
 
@@ -72,18 +74,23 @@ _NAMES = {kind: frozenset(re.findall(r"{(\w+)}", text)) for kind, text in _TEMPL
 
 
 class Reason(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """A kind and its values."""
+    """A kind and its values. A longer text than `LONGEST` is cut."""
 
     kind: str
     values: dict[str, ReasonValue] = {}
 
     def __post_init__(self) -> None:
-        """Raise ValueError for an unknown kind, or for other values than a reason of this kind has."""
+        """Cut long texts. Raise ValueError for an unknown kind, or for other values than a reason of this kind has."""
         names = _NAMES.get(self.kind)
         if names is None:
             raise ValueError(f"unknown kind of reason '{self.kind:.50}'")
         if self.values.keys() != names:
             raise ValueError(f"a reason of kind '{self.kind}' has the values {', '.join(sorted(names)) or 'none'}")
+        msgspec.structs.force_setattr(self, "values", {name: _cut(value) for name, value in self.values.items()})
+
+
+def _cut(value: ReasonValue) -> ReasonValue:
+    return f"{value[:LONGEST]}..." if isinstance(value, str) and len(value) > LONGEST else value
 
 
 def told(kind: str, message: object) -> Reason:

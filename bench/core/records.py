@@ -5,7 +5,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sized
+from collections.abc import Sequence, Sized
+from itertools import pairwise
 from typing import Annotated, Literal
 
 import msgspec
@@ -17,6 +18,8 @@ SCHEMA = 3  # of records and readings
 DAMAGED: Literal["damaged"] = "damaged"  # outcome of a substitute for a record that cannot be read
 
 Outcome = Literal["done", "diverged", "failed", "out-of-time", "skipped", "damaged"]
+LONGEST_DETAIL = 1 << 16  # characters
+MOST_EPOCHS = 1_000_000
 StoredNumber = float | None
 Real = Annotated[float, msgspec.Meta(ge=-LARGEST, le=LARGEST)]
 TrainingRow = Annotated[int, msgspec.Meta(ge=0, lt=60_000)]  # of MNIST's training file
@@ -24,6 +27,8 @@ Amount = Annotated[float, msgspec.Meta(ge=0, le=LARGEST)]
 Count = Annotated[int, msgspec.Meta(ge=0)]
 Share = Annotated[float, msgspec.Meta(ge=-ROUNDING, le=1 + ROUNDING)]
 Probability = Annotated[float, msgspec.Meta(ge=0, le=1 + SLACK)]
+EpochNumber = Annotated[int, msgspec.Meta(ge=1, le=MOST_EPOCHS)]
+Key = Annotated[str, msgspec.Meta(max_length=200)]  # of a number
 Percent = Annotated[int, msgspec.Meta(ge=0, le=100)]
 Name = Annotated[str, msgspec.Meta(pattern=r"^[\w.+:-]*\Z", max_length=200)]  # it may become part of a file's name
 RecipeValue = None | bool | int | float | str | list[object] | dict[str, object]
@@ -100,12 +105,19 @@ class Versions(Fields, frozen=True, kw_only=True):
 class Epoch(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """The training time of one epoch, and the numbers that were printed or measured after it."""
 
-    epoch: Count  # from 1
+    epoch: EpochNumber
     seconds: Amount
-    metrics: dict[str, StoredNumber]
+    metrics: dict[Key, StoredNumber]
 
     def __post_init__(self) -> None:
         check_metrics(self.metrics)
+
+
+def check_order(epochs: Sequence[Epoch]) -> None:
+    """Raise ValueError unless each epoch comes after the one before it."""
+    for before, after in pairwise(epochs):
+        if after.epoch <= before.epoch:
+            raise ValueError(f"epoch {after.epoch} comes after epoch {before.epoch}")
 
 
 class ReliabilityBins(Fields, frozen=True, kw_only=True):
@@ -268,12 +280,12 @@ class Record(Naming, frozen=True, kw_only=True):
     sha256: str = ""  # of all other fields
     outcome: Outcome
     reason: Reason | None
-    metrics: dict[str, StoredNumber]
-    missing: dict[str, Reason]  # by metric, or by the part of their names that several metrics share
+    metrics: dict[Key, StoredNumber]
+    missing: dict[Key, Reason]  # by metric, or by the part of their names that several metrics share
     epochs: list[Epoch]
     timings: Timings
     provenance: Provenance
-    detail: str = ""  # the traceback of a failure
+    detail: Annotated[str, msgspec.Meta(max_length=LONGEST_DETAIL)] = ""  # the traceback of a failure
     arrays: Arrays = Arrays()
     model: NetworkSize = NetworkSize()
     recipe_values: dict[str, RecipeValue] = {}
@@ -283,6 +295,7 @@ class Record(Naming, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         check_metrics(self.metrics)
+        check_order(self.epochs)
 
 
 class Reading(Record, frozen=True, kw_only=True):

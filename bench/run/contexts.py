@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -14,11 +15,11 @@ import torch
 from torch import Tensor
 
 from bench.core import timing
-from bench.core.errors import BenchError, Diverged, StoreError
+from bench.core.errors import BenchError, ContractViolation, Diverged, StoreError
 from bench.core.fits import CheckpointInfo, OpenEpoch, SeedProgress, described
 from bench.core.precision import dtype_of
 from bench.core.reasons import Reason, in_words
-from bench.core.records import Versions
+from bench.core.records import MOST_EPOCHS, Versions
 from bench.core.store import Store
 from bench.data.manifest import TASKS
 from bench.interface import Context, Posterior
@@ -82,7 +83,7 @@ class Computation:
         tensors, info = found
         self.resumed = True
         kept = info.seeds[context.name]
-        context.epochs, context.diverged = list(kept.epochs), kept.diverged
+        context.resume(info.epoch, kept)
         prefix = f"{context.name}/"
         state = {name[len(prefix) :]: t.to(self.device) for name, t in tensors.items() if name.startswith(prefix)}
         return info.epoch, state
@@ -162,6 +163,14 @@ class RunContext(Context):
         self.diverged: Reason | None = None  # the seed may train on, but its later reports are ignored
         self.state: Callable[[], Mapping[str, Tensor]] = dict
         self._computation, self._measure = computation, measure
+        self._reported, self._n_epochs = (
+            0,
+            cell.epochs or MOST_EPOCHS,
+        )  # the last epoch; 0: planned without the framework
+
+    def resume(self, epoch: int, kept: SeedProgress) -> None:
+        """Take what a checkpoint has of this seed; `epoch`: the last one that was trained."""
+        self._reported, self.epochs, self.diverged = epoch, list(kept.epochs), kept.diverged
 
     def restore(self) -> tuple[int, Mapping[str, Tensor]] | None:
         """See `Context.restore`."""
@@ -174,8 +183,19 @@ class RunContext(Context):
         posterior: Callable[[], Posterior],
         state: Callable[[], Mapping[str, Tensor]],
     ) -> None:
-        """See `Context.epoch_end`; raises `Diverged` when the last seed of the fit has diverged."""
-        self._computation.report(self, epoch, trace, posterior, state)
+        """See `Context.epoch_end`.
+
+        Raises:
+            Diverged: the last seed of the fit has diverged.
+            ContractViolation: the epoch does not come after the one before it, or is above the approach's `epochs`.
+        """
+        if not self._reported < epoch <= self._n_epochs:
+            raise ContractViolation(
+                f"epoch_end was called with epoch {epoch!r:.50} after {self._reported}; epochs are whole numbers that "
+                f"increase, up to {self._n_epochs}"
+            )
+        self._reported = operator.index(epoch)
+        self._computation.report(self, self._reported, trace, posterior, state)
 
     def take(self, epoch: int, trace: Mapping[str, float], posterior: Callable[[], Posterior]) -> None:
         """Measure the epoch and keep its numbers, or keep the reason if the seed diverged."""

@@ -11,13 +11,15 @@ import torch
 from bench.core import environment
 from bench.core.errors import StoreError
 from bench.core.reasons import Reason, told
-from bench.core.records import SCHEMA, Arrays, Outcome, Record, Timings
+from bench.core.records import LONGEST_DETAIL, SCHEMA, Arrays, Outcome, Record, Timings
 from bench.core.row_scores import Scores
 from bench.core.store import Store
 from bench.measure.measuring import Measurement
 from bench.plan.cells import Cell
 from bench.run.events import Recorded, recorded
 from bench.run.fitting import Fit
+
+LONGEST_LINE = 2_000  # characters of a line of a traceback
 
 
 def make_record(cell: Cell, fitted: Fit, measured: Measurement, load: Sequence[Reason]) -> Record:
@@ -50,7 +52,7 @@ def empty_record(cell: Cell, outcome: Outcome, reason: Reason, detail: str = "")
         **msgspec.structs.asdict(cell.naming()),
         outcome=outcome,
         reason=reason,
-        detail=detail,
+        detail=_kept(detail),
         metrics={},
         missing={},
         epochs=[],
@@ -60,6 +62,11 @@ def empty_record(cell: Cell, outcome: Outcome, reason: Reason, detail: str = "")
         versions=cell.versions,
         provenance=msgspec.structs.replace(made, started=environment.now()),
     )
+
+
+def _kept(detail: str) -> str:
+    """Return the end of a text, with long lines cut: an approach's error may hold megabytes."""
+    return "\n".join(line[:LONGEST_LINE] for line in detail.splitlines())[-LONGEST_DETAIL:]
 
 
 def write_or_say_why(store: Store, cell: Cell, record: Record, scores: Scores | None = None) -> Recorded:
