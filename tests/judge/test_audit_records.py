@@ -13,6 +13,7 @@ from bench.core.store import Store
 from bench.interface import Split
 from bench.judge.audit.data import audit_data, classes, image_keys, pixel_range, shared_rows
 from bench.judge.audit.records import audit_records
+from tests.show.posteriors import linear_bbb, put
 from tests.synthetic import changed, read_record, record
 
 
@@ -120,6 +121,18 @@ def test_other_versions_are_seen_and_named(tmp_path):
     found = audited(Store(tmp_path), made)["stale-result"]
     assert found.outcome == "fails"
     assert "published x published full seed 0 key-mlp-: recipe part published had version 7 and has 1" in found.detail
+
+
+def test_a_posterior_of_another_fit_is_not_audited(tmp_path, caplog):
+    """A swapped file has the right seal, and here the right shapes."""
+    store = Store(tmp_path)
+    other = put(store, "linear_bbb", linear_bbb(0.1), profile="smoke", seed=1)
+    own = put(store, "linear_bbb", linear_bbb(0.1), profile="smoke")
+    assert "sigma-frozen" in audited(store, *store.all_records()[0])
+    own.write_bytes(other.read_bytes())
+    other.unlink()
+    assert "sigma-frozen" not in audited(store, *store.all_records()[0])
+    assert "it belongs to another fit" in caplog.text
 
 
 def test_the_sets_share_what_was_counted():
