@@ -75,7 +75,7 @@ def test_a_damaged_record_is_named_and_the_exit_code_says_so(copy, capsys):
     store.record_path(first).write_text("{")
     code, found = verify(store, capsys)
     assert code == INCOMPLETE
-    assert "cannot be read" in found.err
+    assert "is not a sealed line" in found.err
     assert "1 of 1 finished record have scores" in found.out.replace("records", "record")
 
 
