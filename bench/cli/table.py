@@ -10,7 +10,6 @@ from bench.cli import FAILED, INCOMPLETE, options
 from bench.core.errors import ConfigError
 from bench.core.project import RESULTS
 from bench.show.material import Material
-from bench.show.page.findings import sentences
 from bench.show.screens.summary import summary
 from bench.show.tables.files import update_readme, write_tables
 from bench.show.tables.methods import ON_CLOTHES
@@ -78,6 +77,8 @@ def _table(arguments: argparse.Namespace) -> int:
     if arguments.write:
         write_tables(made.values(), options.folder(arguments, "tables"), below=arguments.results)
     if arguments.readme is not None:
+        from bench.show.page.findings import sentences  # here: a table needs no sentences of the page
+
         differs = update_readme(arguments.readme, made, sentences(material), check=arguments.check)
         if differs and arguments.check:
             print(f"error: the tables in {arguments.readme} are not those of the records", file=sys.stderr)

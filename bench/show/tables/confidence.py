@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import gammainc
 
 from bench.core.metric_table import PROMISED_OF_SURE, RIGHT_OF_SURE, SHARE_SURE, SURE
 from bench.core.records import Record
@@ -56,6 +55,8 @@ class Promise(NamedTuple):
         the probability of k or more, where m are expected, is the regularised incomplete gamma function P(k, m).
         Means over seeds are judged as one seed: all see the same images, so their mistakes are not independent.
         """
+        from scipy.special import gammainc  # here: no other table needs it
+
         return bool(gammainc(self.wrong, self.promised) < BROKEN)
 
     @property
