@@ -1,7 +1,7 @@
 """bnn-uncertainty-bench: do the published numbers of Bayesian neural networks on MNIST hold?
 
-For a notebook: `fit`, `evaluate`, `records`, `predict`, `audit_torch` and `audit_pyro`, see docs/python.md. They are
-imported when they are first asked for, so that `import bench` itself costs nothing.
+For a notebook: `fit`, `evaluate`, `records`, `predict`, `audit_torch` and `audit_pyro`, see docs/your-approach.md.
+They are imported when they are first asked for, so that `import bench` itself costs nothing.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The functions of `import bench`, for notebooks. docs/python.md has examples.
+"""The functions of `import bench`, for notebooks. docs/your-approach.md has examples.
 
 Nothing here writes a file. `fit` trains one network to look at; `python -m bench run` makes records.
 """
@@ -120,8 +120,8 @@ def evaluate(
 def records(results: str | Path | None = None, profile: str | None = None) -> pd.DataFrame:
     """Return the results of a folder as a tidy frame: a row for each number of each record, and for each missing one.
 
-    docs/python.md lists the columns; all tables are made from such a frame. The default is ./results, or if it has no
-    records, those that come with the suite.
+    docs/your-approach.md lists the columns; all tables are made from such a frame. The default is ./results, or if it
+    has no records, those that come with the suite.
     """
     return folder_frame(usual_results() if results is None else results, profile)
 

@@ -12,7 +12,7 @@ import bench
 from bench.core.errors import ConfigError, ContractViolation
 from tests import drawings
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "python.md"
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "your-approach.md"
 
 
 def test_the_examples_of_the_documentation_run(tmp_path, monkeypatch):

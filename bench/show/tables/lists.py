@@ -118,7 +118,7 @@ METRICS_CAPTION = (
     "CSV file has standard deviations and numbers of seeds."
 )
 NOT_MEASURED = Gap(
-    "-", "it does not apply, or the records are older than the metric; the frame of docs/python.md has the reason"
+    "-", "it does not apply, or the records are older than the metric; the frame (docs/your-approach.md) has the reason"
 )
 
 
