@@ -35,3 +35,9 @@ def test_all_that_is_asked_for_is_locked_but_torch():
     names = {plain(re.split(r"[\s\[<>=!~;]", text)[0]) for text in wanted}
     missing = names - pins("constraints/hashes.txt").keys() - {"torch", project["name"]}
     assert missing == set(), AGAIN
+
+
+def test_a_wheel_holds_every_package():
+    asked = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["packages"]
+    folders = {file.parent for top in ("bench", "elbo_audit", "implementations") for file in (ROOT / top).rglob("*.py")}
+    assert sorted(asked) == sorted(".".join(folder.relative_to(ROOT).parts) for folder in folders)
