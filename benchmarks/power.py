@@ -8,32 +8,24 @@ fault was not caught. Needs the data and, for each fault, as much time as a gate
 from __future__ import annotations
 
 import argparse
-import contextlib
 import dataclasses
-import datetime
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-import torch
-from torch import Tensor
-
 from bench.cli import FAILED
 from bench.cli.main import Parser, guarded
 from bench.cli.options import threads
 from bench.core.errors import check_known
-from bench.data.splits import load_split
-from bench.interface import Approach, Posterior, Split, Task
-from bench.judge.gate.checks import FAIL, GateReport
+from bench.interface import Approach, Posterior, Task
 from bench.judge.gate.config import GATE, Gate, load_gate
 from bench.judge.gate.fresh import run_fresh
-from bench.judge.gate.judge import judge
+from bench.judge.gate.judge import FAIL, GateReport, judge
 from bench.plan.recipes import build
-from bench.run import contexts, fitting, process
+from bench.run import fitting, process
 from bench.run.progress import Progress
 from bench.show.screens import gate as screen
 from implementations.dropout_fcn import DropoutPosterior
@@ -42,8 +34,6 @@ FAULTS = {
     "kl-scale": "the KL weighs twice as much",
     "learning-rate": "the learning rate is twice as high",
     "dropout-on": "dropout stays on where it should be off",
-    "wrong-split": "training on the test rows",
-    "seed-ignored": "every seed draws what seed 0 draws",
 }
 """Each fault by name, with what it does."""
 
@@ -73,11 +63,10 @@ def _main(given: argparse.Namespace) -> int:
 
 def _measure(name: str, gate: Gate, given: argparse.Namespace) -> GateReport:
     """Return what the gate says of a fresh run with a fault."""
-    today = datetime.datetime.now(datetime.UTC).date()
     with tempfile.TemporaryDirectory(prefix="bench-power-") as folder:
         with planted(name):  # the fault is in this process only, so "inline" trains here
             run_fresh(gate, Path(folder), given.threads, Progress({}, quiet=given.quiet), executor="inline")
-        return judge(gate, given.reference, Path(folder), today)
+        return judge(gate, given.reference, Path(folder))
 
 
 def planted(name: str) -> AbstractContextManager[object]:
@@ -105,19 +94,6 @@ def _rate_twice() -> AbstractContextManager[object]:
     return patch.object(process, "build", build_changed)
 
 
-@contextlib.contextmanager
-def _wrong_split() -> Iterator[None]:
-    def test_rows(name: str, seed: int, data_dir: Path | None, task: str) -> Split:
-        return dataclasses.replace(load_split("test10k", seed, data_dir, task), name=name)
-
-    def of_all(name: str, seeds: Sequence[int], data_dir: Path | None, task: str) -> tuple[Split, Tensor]:
-        split = test_rows(name, seeds[0], data_dir, task)
-        return split, torch.arange(len(split)).expand(len(seeds), -1)
-
-    with patch.object(fitting, "load_split", test_rows), patch.object(fitting, "load_shared", of_all):
-        yield
-
-
 def _dropout_on() -> AbstractContextManager[object]:
     def still_dropping(self: Posterior) -> Posterior:
         return self
@@ -125,22 +101,10 @@ def _dropout_on() -> AbstractContextManager[object]:
     return patch.object(DropoutPosterior, "mean_network", still_dropping)
 
 
-def _seed_ignored() -> AbstractContextManager[object]:
-    begin = contexts.RunContext.__init__
-
-    def begin_without(self: contexts.RunContext, *arguments: Any) -> None:
-        begin(self, *arguments)
-        self.seed = 0
-
-    return patch.object(contexts.RunContext, "__init__", begin_without)
-
-
 _PLANTS = {
     "kl-scale": _kl_twice,
     "learning-rate": _rate_twice,
     "dropout-on": _dropout_on,
-    "wrong-split": _wrong_split,
-    "seed-ignored": _seed_ignored,
 }
 
 

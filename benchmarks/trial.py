@@ -21,9 +21,10 @@ from bench.core.text import WHOLE
 from bench.judge.alternatives.named import Alternative, alternatives, learns_what_is_measured
 from bench.judge.alternatives.weighing import COMMON, PUBLISHED, by_seed
 from bench.judge.claims import Claim, measured_key
+from bench.judge.comparison import AGREES, ALPHA, COARSE, DIFFERS, ENOUGH
 from bench.judge.results import Results
-from bench.judge.samples import Sample
-from bench.judge.stats.rule import AGREES, ALPHA, COARSE, DIFFERS, ENOUGH, is_exact, judge_one
+from bench.judge.samples import Samples
+from bench.judge.stats.rule import is_exact, judge_one
 from bench.plan.manifests import ApproachManifest
 from bench.show.material import Material
 from bench.show.table import Number, Table
@@ -133,7 +134,7 @@ def _reports(
             if len(others) < ENOUGH and is_false:
                 others = tuple(mine.values())
             if len(others) >= ENOUGH:
-                verdict = judge_one(as_printed(claim, value), Sample(others), n_claims)
+                verdict = judge_one(as_printed(claim, value), Samples.of(others), n_claims)
                 outcomes.setdefault(seed, []).append(verdict.outcome)
     return tuple(tuple(outcomes[seed]) for seed in sorted(outcomes))
 

@@ -19,10 +19,11 @@ from bench.cli.main import Parser, guarded
 from bench.cli.options import count
 from bench.core.errors import ConfigError
 from bench.core.seeds import stream_seed
-from bench.judge.stats.curves import evidence_of_curve
+from bench.judge.comparison import ALPHA, LEVEL, Reported, against_reported, holm_over, one_more_error, quantile
+from bench.judge.samples import Samples
+from bench.judge.stats.curves import curve_on_scale
 from bench.judge.stats.joint import SHRINKAGE, joint_p
-from bench.judge.stats.prediction import LEVEL, error_half_width, error_p, holm, prediction_error, resolution
-from bench.judge.stats.rule import ALPHA, Evidence, Verdict
+from bench.judge.stats.rule import OnScale, Verdict
 from bench.judge.stats.scales import IDENTITY, LOG, Scale, to_scale
 from bench.show.material import Material
 
@@ -92,41 +93,36 @@ def _runs(source: np.random.Generator, correlation: float, n: int, k: int) -> Fl
     return np.asarray(math.sqrt(1 - correlation) * own + math.sqrt(correlation) * common)
 
 
-def _evidence(runs: Floats) -> list[Evidence]:
-    """Return the evidence of each row; the last run is the report."""
-    return [Evidence(tuple(row[:-1].tolist()), float(row[-1]), float(row[-1]), 1.0) for row in runs]
+def _claims(runs: Floats) -> list[OnScale]:
+    """Return a claim for each row; the last run is the report."""
+    return [OnScale(Samples.of(ours), Reported(report, report), 1.0) for *ours, report in runs.tolist()]
 
 
 def _any_differs(correlation: float, k: int, times: int) -> float:
     source, alarms = _source(f"any/{correlation}/{k}"), 0
     for _ in range(times):
-        runs = _runs(source, correlation, CLAIMS, k)
-        p = {
-            str(row): error_p(abs(found[k] - found[:k].mean()), prediction_error(found[:k].std(ddof=1), k), k - 1)
-            for row, found in enumerate(runs)
-        }
-        alarms += any(adjusted < ALPHA for adjusted in holm(p).values())
+        found = enumerate(_claims(_runs(source, correlation, CLAIMS, k)))
+        alarms += any(adjusted < ALPHA for adjusted in holm_over({row: one.estimate for row, one in found}).values())
     return alarms / times
 
 
 def _curve(correlation: float, k: int, times: int) -> float:
     source = _source(f"curve/{correlation}/{k}")
-    found = (evidence_of_curve(_evidence(_runs(source, correlation, EPOCHS, k))).p for _ in range(times))
+    found = (curve_on_scale(_claims(_runs(source, correlation, EPOCHS, k))).estimate.p for _ in range(times))
     return sum(p < ALPHA for p in found) / times
 
 
 def _joint(correlation: float, k: int, shrinkage: float, times: int) -> float:
     source, alarms = _source(f"joint/{correlation}/{k}"), 0
     for number in range(times // 4):
-        evidence = _evidence(_runs(source, correlation, CLAIMS // 2, k))
-        claims = [("a", one) for one in evidence]
+        claims = [("a", one) for one in _claims(_runs(source, correlation, CLAIMS // 2, k))]
         alarms += joint_p(f"simulated {number}", claims, shrinkage, simulations=500) < ALPHA
     return alarms / (times // 4)
 
 
 def _half_width(k: int, level: float = LEVEL) -> float:
     """Return the half-width of the prediction interval for one more run, in standard deviations of k runs."""
-    return error_half_width(prediction_error(1.0, k), k - 1, level)
+    return quantile(0.5 + level / 2, k - 1) * one_more_error(1.0, k)
 
 
 def _outside(k: int, times: int) -> float:
@@ -137,7 +133,9 @@ def _outside(k: int, times: int) -> float:
 
 def _power(k: int, times: int) -> float:
     level = ALPHA / CLAIMS
-    shift = resolution(prediction_error(1.0, k), k - 1, level)
+    ours = Samples.of(np.random.default_rng(0).normal(size=k))
+    estimate = against_reported(ours, Reported(0.0, 0.0))
+    shift = estimate.resolution(level) / (ours.sd or 1.0)  # in standard deviations, whatever the runs
     runs = _source(f"power/{k}").normal(size=(10 * times, k + 1))
     width = runs[:, :k].std(axis=1, ddof=1) * _half_width(k, 1 - level)
     return float(np.mean(np.abs(runs[:, k] + shift - runs[:, :k].mean(axis=1)) > width))

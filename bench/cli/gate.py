@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import datetime
 import json
 import tempfile
 import time
@@ -17,10 +16,9 @@ from bench.core.errors import ConfigError, StoreError
 from bench.core.files import check_writable, write_atomically
 from bench.core.project import usual_results
 from bench.core.store import Store
-from bench.judge.gate.checks import FAIL, GateReport
 from bench.judge.gate.config import GATE, Gate, load_gate
 from bench.judge.gate.fresh import run_fresh
-from bench.judge.gate.judge import judge
+from bench.judge.gate.judge import FAIL, GateReport, judge
 from bench.run.progress import Progress
 from bench.show.screens import gate as render
 
@@ -49,9 +47,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--threads", type=threads, help="threads of a fit (default: all cores, a share of them with --workers)"
     )
-    parser.add_argument(
-        "--workers", type=count, metavar="N", help="fits at a time; repeats run one by one (default: 1)"
-    )
+    parser.add_argument("--workers", type=count, metavar="N", help="fits at a time (default: 1)")
     parser.add_argument("--junit", type=given_path, metavar="FILE", help="also write JUnit XML")
     parser.add_argument(
         "--summary", type=given_path, metavar="FILE", help="also append Markdown, for a CI's summary page"
@@ -99,16 +95,15 @@ def _check_files(arguments: argparse.Namespace) -> None:
 
 
 def _report(arguments: argparse.Namespace, gate: Gate) -> GateReport:
-    today = datetime.datetime.now(datetime.UTC).date()
     if arguments.fresh is not None:
-        return judge(gate, arguments.reference, arguments.fresh, today)
+        return judge(gate, arguments.reference, arguments.fresh)
     place = nullcontext(arguments.results) if arguments.results else tempfile.TemporaryDirectory(prefix="bench-gate-")
     with place as root:
         start = time.monotonic()
         progress = Progress({}, quiet=arguments.quiet)
         run_fresh(gate, Path(root), arguments.threads, progress, workers=arguments.workers)
         seconds = time.monotonic() - start
-        report = judge(gate, arguments.reference, Path(root), today)
+        report = judge(gate, arguments.reference, Path(root))
         return dataclasses.replace(report, seconds=seconds)
 
 

@@ -10,6 +10,7 @@ import types
 import typing
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Literal, TypeVar
 
 import msgspec
@@ -37,7 +38,14 @@ class TomlTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """
 
 
-def read_toml(path: Path, schema: type[T], what: str, remedy: str = "", **given: object) -> T:
+def read_toml(
+    path: Path,
+    schema: type[T],
+    what: str,
+    remedy: str = "",
+    gone: Mapping[str, str] = MappingProxyType({}),
+    **given: object,
+) -> T:
     """Read a TOML file.
 
     Args:
@@ -45,6 +53,7 @@ def read_toml(path: Path, schema: type[T], what: str, remedy: str = "", **given:
         schema: a `TomlTable`, or a dict of them.
         what: the kind of file, for errors.
         remedy: what a user can do about an error; it ends the line.
+        gone: keys that older versions had, and what to do instead.
         given: fields of the schema that do not come from the file, such as its name.
 
     Raises:
@@ -56,6 +65,8 @@ def read_toml(path: Path, schema: type[T], what: str, remedy: str = "", **given:
     except (DataCorrupt, ValueError, RecursionError) as error:
         problem = one_line(str(error).removeprefix(f"{path}: "))
         raise ConfigError(_ended(f"{what} {path} cannot be read: {problem}", remedy)) from error
+    if old := [f"{name} ({instead})" for name, instead in gone.items() if name in raw]:
+        raise ConfigError(f"{what} {path} has what this version does not know; remove {', '.join(old)}")
     return check(raw, schema, f"{what} {path}", remedy, **given)
 
 

@@ -10,7 +10,7 @@ import importlib
 import math
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
 from typing import Annotated, Literal
@@ -24,7 +24,7 @@ from bench.core.records import Amount, Record
 from bench.core.text import counted
 from bench.core.toml import Text
 from bench.judge.results import Results
-from bench.judge.samples import Gap, Sample, gather, metric, value_of
+from bench.judge.samples import Gap, Samples, gather, metric, value_of
 
 LONGEST_QUOTE = 200  # characters of a value that an error repeats
 PUBLISHED = REFERENCE / "published.csv"
@@ -114,7 +114,7 @@ class ClaimRow:
     """A claim and our measurements of it, in the claim's unit."""
 
     claim: Claim
-    sample: Sample
+    sample: Samples
 
 
 # reading the file
@@ -178,13 +178,13 @@ def in_claim_unit(claim: Claim, value: float) -> float:
     return value / NATS_PER_BIT if claim.unit == "bits" else value
 
 
-def measure(claim: Claim, records: Sequence[Record]) -> Sample:
+def measure(claim: Claim, records: Sequence[Record]) -> Samples:
     """Return what the records of one cell, one for each seed, measured of a claim, in the claim's unit."""
     stage, key = measured_key(claim)
     if stage == CLOSED_FORM:
         return _closed_form(key)
     sample = gather(records, lambda record: _read(record, stage, key))
-    return replace(sample, values=tuple(in_claim_unit(claim, value) for value in sample.values))
+    return sample.converted(lambda value: in_claim_unit(claim, value))
 
 
 def match(claims: Iterable[Claim], results: Results) -> list[ClaimRow]:
@@ -192,13 +192,13 @@ def match(claims: Iterable[Claim], results: Results) -> list[ClaimRow]:
     return [ClaimRow(claim, measure(claim, results.cell(claim.approach, "published", "published"))) for claim in claims]
 
 
-def _closed_form(name: str) -> Sample:
+def _closed_form(name: str) -> Samples:
     try:
         # Imported here and by name, so that reading claims imports no implementation.
         module = importlib.import_module("implementations.worked_example")
     except ImportError as error:
-        return Sample(gap=Gap("n/a", f"the closed form cannot be computed: {error}"))
-    return Sample((float(module.worked_example()[name]),))
+        return Samples(gap=Gap("n/a", f"the closed form cannot be computed: {error}"))
+    return Samples.of([float(module.worked_example()[name])])
 
 
 def _read(record: Record, stage: str, key: str) -> float | Gap:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import NamedTuple
 
@@ -26,17 +26,27 @@ class Gap(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Sample:
-    """One quantity, measured with several seeds; the gap says why some or all seeds have no value."""
+class Samples:
+    """One metric, measured with several seeds; the gap says why some or all seeds have no value."""
 
-    values: tuple[float, ...] = ()
+    by_seed: Mapping[int, float] = field(default_factory=dict)  # in the order of the seeds
     gap: Gap | None = None
     sources: tuple[str, ...] = field(default=(), compare=False)  # keys of all records that were read
+
+    @classmethod
+    def of(cls, values: Iterable[float], gap: Gap | None = None) -> Samples:
+        """Return values whose seeds do not matter, numbered from 0."""
+        return cls(dict(enumerate(values)), gap)
+
+    @cached_property
+    def values(self) -> tuple[float, ...]:
+        """Return the values in the order of the seeds."""
+        return tuple(self.by_seed.values())
 
     @property
     def n(self) -> int:
         """Return the number of seeds."""
-        return len(self.values)
+        return len(self.by_seed)
 
     @property
     def mean(self) -> float | None:
@@ -48,8 +58,12 @@ class Sample:
         """Return the standard deviation over seeds (divisor n - 1), None for fewer than two."""
         return statistics.stdev(self.values) if self.n > 1 else None
 
+    def converted(self, change: Callable[[float], float]) -> Samples:
+        """Return the values in another unit or on another scale."""
+        return replace(self, by_seed={seed: change(value) for seed, value in self.by_seed.items()})
 
-def gather(records: Sequence[Record], read: Callable[[Record], float | Gap]) -> Sample:
+
+def gather(records: Sequence[Record], read: Callable[[Record], float | Gap]) -> Samples:
     """Read one number from each record of a cell; `read` gets the finished records.
 
     Raises:
@@ -61,15 +75,15 @@ def gather(records: Sequence[Record], read: Callable[[Record], float | Gap]) -> 
             rivals = f"{found[record.seed][0]} and {record.key}"
             raise StoreError(f"two records of {record.title}; keep one of {rivals}")
         found[record.seed] = record.key, read(record) if record.outcome == "done" else unfinished(record)
-    return sample_of(found)
+    return samples_of(found)
 
 
-def sample_of(found: Mapping[int, tuple[str, float | Gap]]) -> Sample:
-    """Return a sample of numbers by seed, each with the key of its record."""
+def samples_of(found: Mapping[int, tuple[str, float | Gap]]) -> Samples:
+    """Return the samples of numbers by seed, each with the key of its record."""
     ordered = sorted(found.items())
     gaps = [(seed, one) for seed, (_, one) in ordered if isinstance(one, Gap)]
-    values = tuple(one for _, (_, one) in ordered if not isinstance(one, Gap))
-    return Sample(values, _summarise(gaps, len(ordered)), tuple(key for _, (key, _) in ordered))
+    values = {seed: one for seed, (_, one) in ordered if not isinstance(one, Gap)}
+    return Samples(values, _summarise(gaps, len(ordered)), tuple(key for _, (key, _) in ordered))
 
 
 def _summarise(gaps: Sequence[tuple[int, Gap]], n_records: int) -> Gap | None:
@@ -95,7 +109,7 @@ def unfinished(record: Record) -> Gap:
     return Gap(record.outcome, in_words(record.reason), record.outcome == "diverged")
 
 
-def metrics_of(records: Sequence[Record], key: str) -> Sample:
+def metrics_of(records: Sequence[Record], key: str) -> Samples:
     """Return a metric of a cell's records."""
     return gather(records, lambda record: metric(record, key))
 

@@ -20,7 +20,7 @@ from bench.core.errors import ConfigError
 from bench.core.project import RESULTS
 from bench.core.records import Record
 from bench.core.store import Store
-from bench.judge.samples import Gap, Sample, sample_of
+from bench.judge.samples import Gap, Samples, samples_of
 from bench.plan.freshness import is_stale
 from bench.show.numbers import Row, rows_of, times_invalid
 
@@ -104,7 +104,7 @@ class Cells:
 
     def sample(
         self, approach: str, recipe: str, protocol: str, metric: str, among: Callable[[SeedNumbers], bool] | None = None
-    ) -> Sample:
+    ) -> Samples:
         """Return a number of every seed of a cell, or of some seeds."""
         chosen = self.seeds(approach, recipe, protocol).items()
-        return sample_of({seed: (one.key, one.number(metric)) for seed, one in chosen if among is None or among(one)})
+        return samples_of({seed: (one.key, one.number(metric)) for seed, one in chosen if among is None or among(one)})

@@ -22,7 +22,7 @@ from bench.judge.claims import Claim, ClaimRow, load_claims, match
 from bench.judge.ladder import readings
 from bench.judge.ladder.effects import Numbers
 from bench.judge.results import Results, described, select
-from bench.judge.samples import Sample
+from bench.judge.samples import Samples
 from bench.judge.stats.verdicts import Judgement, judge
 from bench.plan.manifests import DOCUMENTS, GROUPS, ApproachGroup, ApproachManifest
 from bench.plan.registry import group_of, of_group
@@ -139,7 +139,7 @@ class Material:
 
     def sample(
         self, approach: str, recipe: str, protocol: str, metric: str, among: Callable[[SeedNumbers], bool] | None = None
-    ) -> Sample:
+    ) -> Samples:
         """Return a metric of every seed of a cell under the material's conditions, or of some seeds."""
         return self._cells.sample(approach, recipe, protocol, metric, among)
 

@@ -9,21 +9,9 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from bench.judge.comparison import AGREES, COARSE, DIFFERS, ENOUGH
 from bench.judge.stats.curves import Curve
-from bench.judge.stats.rule import (
-    AGREES,
-    COARSE,
-    DIFFERS,
-    ENOUGH,
-    EXACT,
-    NOT_EXACT,
-    NOT_RUN,
-    OUTCOMES,
-    TOO_FEW,
-    Evidence,
-    Verdict,
-    distance_from_print,
-)
+from bench.judge.stats.rule import EXACT, NOT_EXACT, NOT_RUN, OUTCOMES, TOO_FEW, OnScale, Verdict, distance_from_print
 from bench.judge.stats.scales import scale_of
 
 LANDS = "even one more run of ours would land within the margin"
@@ -86,13 +74,17 @@ def why(one: Verdict | Curve) -> str:
 def how_far(one: Verdict | Curve) -> str:
     """Return how far a report that differs lies from our runs."""
     if isinstance(one, Verdict):
-        return f"differs by {one.in_words(one.evidence.distance)}" if one.evidence else DIFFERS
-    evidence = one.evidence
-    return f"differs by {evidence.distance / evidence.margin:.3g} margins" if evidence and evidence.margin else DIFFERS
+        return f"differs by {one.in_words(one.on_scale.estimate.difference)}" if one.on_scale else DIFFERS
+    on_scale = one.on_scale
+    return (
+        f"differs by {on_scale.estimate.difference / on_scale.margin:.3g} margins"
+        if on_scale and on_scale.margin
+        else DIFFERS
+    )
 
 
 def _why_claim(verdict: Verdict) -> str:
-    sample, evidence = verdict.sample, verdict.evidence
+    sample, on_scale = verdict.sample, verdict.on_scale
     if verdict.is_point:
         return "a point of a curve, which is one claim"
     if verdict.outcome == NOT_RUN:
@@ -100,17 +92,18 @@ def _why_claim(verdict: Verdict) -> str:
     if verdict.outcome in (EXACT, NOT_EXACT):
         worst = max(distance_from_print(verdict.claim, value) for value in sample.values)
         return f"{worst:.2g} outside the printed digits" if worst else "inside the printed digits"
-    if verdict.outcome == TOO_FEW or evidence is None:
+    if verdict.outcome == TOO_FEW or on_scale is None:
         return _what_is_missing(verdict)
     if verdict.outcome == DIFFERS:
-        return how_far(verdict) + _less(evidence)
+        return how_far(verdict) + _less(on_scale)
     if verdict.outcome == AGREES:
-        return LANDS if evidence.report is None else "the means of both groups of runs differ by less than the margin"
-    return f"shifts below {verdict.in_words(evidence.resolution(verdict.level))} might not have shown"
+        of_means = "the means of both groups of runs differ by less than the margin"
+        return LANDS if on_scale.reported.sd is None else of_means
+    return f"shifts below {verdict.in_words(on_scale.estimate.resolution(verdict.level))} might not have shown"
 
 
-def _less(evidence: Evidence) -> str:
-    return ", less than the margin" if evidence.distance <= evidence.margin else ""
+def _less(on_scale: OnScale) -> str:
+    return ", less than the margin" if on_scale.estimate.difference <= on_scale.margin else ""
 
 
 def _what_is_missing(verdict: Verdict) -> str:
@@ -118,7 +111,7 @@ def _what_is_missing(verdict: Verdict) -> str:
     few = f"{sample.n} of the {ENOUGH} seeds that a verdict needs" if sample.n < ENOUGH else f"{sample.n} seeds"
     if sample.gap is not None:
         return f"{few}; {sample.gap.reason}"
-    if verdict.evidence is not None and not verdict.evidence.has_spread:
+    if verdict.on_scale is not None and not verdict.on_scale.estimate.has_spread:
         return f"{few}, all equal: without a spread no test can say how far one more run may lie"
     if sample.n >= ENOUGH:
         return f"{few}; the scale {scale_of(verdict.claim).name} cannot hold one of them"
@@ -126,15 +119,17 @@ def _what_is_missing(verdict: Verdict) -> str:
 
 
 def _why_curve(one: Curve) -> str:
-    evidence = one.evidence
-    if one.outcome == TOO_FEW or evidence is None:
+    on_scale = one.on_scale
+    if one.outcome == TOO_FEW or on_scale is None:
         fewest = min(row.sample.n for row in one.rows)
         gap = next((row.sample.gap.reason for row in one.rows if row.sample.gap), "")
         gap = gap or ("the scale of an epoch cannot hold one of them" if fewest >= ENOUGH else "")
         return f"{fewest} seeds in every epoch" + (f"; {gap}" if gap else "")
     if one.outcome == DIFFERS:
-        return how_far(one) + _less(evidence)
+        return how_far(one) + _less(on_scale)
     if one.outcome == AGREES:
         return LANDS
-    share = f"{evidence.resolution(one.level) / evidence.margin:.2g} margins" if evidence.margin else "any size"
+    share = (
+        f"{on_scale.estimate.resolution(one.level) / on_scale.margin:.2g} margins" if on_scale.margin else "any size"
+    )
     return f"shifts below {share} might not have shown"

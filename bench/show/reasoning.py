@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from bench.core.text import FRACTION, SIX, THREE, Digits, counted
 from bench.judge.claims import print_interval
+from bench.judge.comparison import ALPHA, DIFFERS, ENOUGH
 from bench.judge.stats.curves import SEEN_BEFORE, Curve
-from bench.judge.stats.rule import ALPHA, DIFFERS, ENOUGH, TRIES, Evidence, Verdict, distance_from_print, is_exact
+from bench.judge.stats.rule import TRIES, OnScale, Verdict, distance_from_print, is_exact
 from bench.judge.stats.scales import IDENTITY, LOG
 from bench.judge.stats.verdicts import Judgement
 from bench.show.outcomes import why
@@ -72,9 +73,9 @@ def explain(judgement: Judgement, verdict: Verdict, with_curve: bool = True) -> 
             lines.append(_step("rule", f"{asked} {_yes(worst == 0)}{far}"))
         return "\n".join([*lines, _step("so", outcome_text(verdict))])
     lines.append(_step("margin", f"M = {claim.margin:g}: {claim.margin_reason}"))
-    if verdict.evidence is not None:
-        lines += _scale(verdict, verdict.evidence) + _one_of_ours(verdict, verdict.evidence)
-        lines += _precision(verdict, verdict.evidence)
+    if verdict.on_scale is not None:
+        lines += _scale(verdict, verdict.on_scale) + _one_of_ours(verdict, verdict.on_scale)
+        lines += _precision(verdict, verdict.on_scale)
     if not verdict.is_point:
         lines += _decision(verdict)
         lines.append(_step("so", outcome_text(verdict)))
@@ -106,27 +107,27 @@ def _measured_text(verdict: Verdict) -> str:
     return f"mean {sample.mean:.7g}{spread}, {counted(sample.n, 'seed')}: {values}"
 
 
-def _scale(verdict: Verdict, evidence: Evidence) -> list[str]:
+def _scale(verdict: Verdict, on_scale: OnScale) -> list[str]:
     if verdict.scale == IDENTITY:
         return []
     of = f" of (count + 1/2) / {verdict.scale.images + 1}" if verdict.scale.images else ""
-    moments = f"mean {evidence.mean:.4g}, standard deviation {evidence.sd:.4g}, M = {evidence.margin:.4g}"
+    moments = f"mean {on_scale.ours.mean:.4g}, standard deviation {on_scale.ours.sd:.4g}, M = {on_scale.margin:.4g}"
     return [_step("scale", f"{verdict.scale.name}{of}; on this scale, here and below, {moments}")]
 
 
-def _one_of_ours(verdict: Verdict, evidence: Evidence) -> list[str]:
-    d, k = evidence.distance, evidence.n
-    if evidence.report is None:
+def _one_of_ours(verdict: Verdict, on_scale: OnScale) -> list[str]:
+    d, k = on_scale.estimate.difference, on_scale.ours.n
+    if on_scale.reported.sd is None:
         text = f"t({k - 1}) of D / (s sqrt(1 + 1/{k}))"
     else:
-        text = f"Welch's test against the mean of {evidence.report.n:g} runs"
+        text = f"Welch's test against the mean of {on_scale.reported.n_runs:g} runs"
     below = (
-        f"{evidence.percentile:.0f} % of our {k} runs lie below the report; a run that is printed as the report counts "
+        f"{on_scale.percentile:.0f} % of our {k} runs lie below the report; a run that is printed as the report counts "
         "as half a run"
     )
     lines = [
         _step("distance", f"D = {d:.4g} from our mean to the nearest number that is printed alike"),
-        _step("one of ours?", f"p = {p_text(evidence.p)}, two-sided, by {text}"),
+        _step("one of ours?", f"p = {p_text(on_scale.estimate.p)}, two-sided, by {text}"),
         _step("percentile", below),
     ]
     best = verdict.best_of_three_p
@@ -135,12 +136,12 @@ def _one_of_ours(verdict: Verdict, evidence: Evidence) -> list[str]:
     return lines
 
 
-def _precision(verdict: Verdict, evidence: Evidence) -> list[str]:
-    h, k, ends = evidence.half_width, evidence.n, verdict.interval
-    assert ends is not None, "a verdict with evidence has an interval"
+def _precision(verdict: Verdict, on_scale: OnScale) -> list[str]:
+    h, k, ends = on_scale.half_width, on_scale.ours.n, verdict.interval
+    assert ends is not None, "a verdict on a scale has an interval"
     low, high = map(digits_of(verdict).text, ends)
-    width = f"t({k - 1}, .975) s sqrt(1 + 1/{k})" if evidence.report is None else "by Welch"
-    r, level = evidence.resolution(verdict.level), f"{verdict.level:.2g}"
+    width = f"t({k - 1}, .975) s sqrt(1 + 1/{k})" if on_scale.reported.sd is None else "by Welch"
+    r, level = on_scale.estimate.resolution(verdict.level), f"{verdict.level:.2g}"
     return [
         _step("how sharply?", f"h = {width} = {h:.4g}: 95 % of further reports lie from {low} to {high}"),
         _step("resolution", f"R = {r:.4g}: a shift of the mean that is seen with 80 % power at level {level}"),
@@ -148,22 +149,22 @@ def _precision(verdict: Verdict, evidence: Evidence) -> list[str]:
 
 
 def _decision(verdict: Verdict) -> list[str]:
-    evidence, sample = verdict.evidence, verdict.sample
+    on_scale, sample = verdict.on_scale, verdict.sample
     if not sample.n:
         return [_step("seeds", "did any seed measure it? no")]
     without = "none without a number" if sample.gap is None else sample.gap.reason
     holds = sample.n >= ENOUGH and sample.gap is None
     lines = [_step("enough", f"at least {ENOUGH} seeds, each with a number? {_yes(holds)}: {sample.n}, {without}")]
-    if evidence is None or verdict.p_adjusted is None:
+    if on_scale is None or verdict.p_adjusted is None:
         return lines
-    return lines + _rule(evidence, verdict.p_adjusted, verdict.level)
+    return lines + _rule(on_scale, verdict.p_adjusted, verdict.level)
 
 
-def _rule(evidence: Evidence, p: float, level: float) -> list[str]:
-    d, h, m = evidence.distance, evidence.half_width, evidence.margin
+def _rule(on_scale: OnScale, p: float, level: float) -> list[str]:
+    d, h, m = on_scale.estimate.difference, on_scale.half_width, on_scale.margin
     of = f"Holm over {round(ALPHA / level)} claims and curves of the document"
     lines = [_step("differs?", f"{of}: adjusted p = {p:.3g} < {ALPHA}? {_yes(p < ALPHA)}")]
-    same = evidence.p_equivalence
+    same = on_scale.p_equivalence
     if p < ALPHA:
         lines.append(_step("does it matter", f"D = {d:.4g} > M = {m:.4g}? {_yes(d > m)}"))
     elif same is not None:
@@ -175,17 +176,17 @@ def _rule(evidence: Evidence, p: float, level: float) -> list[str]:
 
 def _of_curve(curve: Curve, is_point: bool) -> list[str]:
     """Return the steps from a curve to its verdict; without `is_point`, they are shown below an end result."""
-    evidence = curve.evidence
+    on_scale = curve.on_scale
     whole = "this point gets the verdict of its curve" if is_point else "it is also the last point of a curve"
     lines = [_step("curve", f"{whole}, one claim of {len(curve.rows)} epochs: {curve.name}")]
-    if evidence is not None:
-        lines.append(_step("", f"mean over epochs of (run - mean) / sd of all {evidence.n + 1} runs:"))
-        middle, values = (evidence.low + evidence.high) / 2, ", ".join(f"{value:.2f}" for value in evidence.values)
+    if on_scale is not None:
+        lines.append(_step("", f"mean over epochs of (run - mean) / sd of all {on_scale.ours.n + 1} runs:"))
+        middle, values = on_scale.reported.middle, ", ".join(f"{value:.2f}" for value in on_scale.ours.values)
         lines.append(_step("", f"report {middle:.2f}; our seeds {values}"))
-        d, h, m = evidence.distance, evidence.half_width, evidence.margin
-        lines.append(_step("", f"D = {d:.3g}, h = {h:.3g}, M = {m:.3g}, p = {p_text(evidence.p)}"))
+        d, h, m = on_scale.estimate.difference, on_scale.half_width, on_scale.margin
+        lines.append(_step("", f"D = {d:.3g}, h = {h:.3g}, M = {m:.3g}, p = {p_text(on_scale.estimate.p)}"))
         if curve.p_adjusted is not None:
-            lines += _rule(evidence, curve.p_adjusted, curve.level)
+            lines += _rule(on_scale, curve.p_adjusted, curve.level)
         earlier = f"the earlier statistic, smallest p of the epochs times their number: {p_text(curve.smallest_p)}"
         lines.append(_step("before", earlier))
     if curve.name == SEEN_BEFORE:
@@ -195,7 +196,7 @@ def _of_curve(curve: Curve, is_point: bool) -> list[str]:
 
 def as_json(judgement: Judgement, verdict: Verdict) -> dict[str, object]:
     """Return a verdict as plain values for JSON."""
-    claim, sample, evidence = verdict.claim, verdict.sample, verdict.evidence
+    claim, sample, on_scale = verdict.claim, verdict.sample, verdict.on_scale
     curve = _curve_of(judgement, verdict)
     fields = ("source", "approach", "stage", "locator", "unit", "printed", "precision_kind")
     return {
@@ -212,18 +213,18 @@ def as_json(judgement: Judgement, verdict: Verdict) -> dict[str, object]:
         "difference": verdict.difference,
         "interval": verdict.interval,
         "scale": verdict.scale.name,
-        "distance": evidence and evidence.distance,
-        "half_width": evidence and evidence.half_width,
-        "margin_on_scale": evidence and evidence.margin,
-        "resolution": evidence and evidence.resolution(verdict.level),
+        "distance": on_scale and on_scale.estimate.difference,
+        "half_width": on_scale and on_scale.half_width,
+        "margin_on_scale": on_scale and on_scale.margin,
+        "resolution": on_scale and on_scale.estimate.resolution(verdict.level),
         "level": verdict.level,
-        "p": evidence and evidence.p,
+        "p": on_scale and on_scale.estimate.p,
         "p_adjusted": verdict.p_adjusted,
         "p_best_of_three": verdict.best_of_three_p,
-        "p_equivalence": evidence and evidence.p_equivalence,
-        "percentile": evidence and evidence.percentile,
+        "p_equivalence": on_scale and on_scale.p_equivalence,
+        "percentile": on_scale and on_scale.percentile,
         "curve": verdict.curve or None,
-        "p_curve": curve and curve.evidence and curve.evidence.p,
+        "p_curve": curve and curve.on_scale and curve.on_scale.estimate.p,
         "p_joint": judgement.joint.get(claim.source),
         "verdict": verdict.outcome,
         "reason": why(verdict),

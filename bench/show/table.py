@@ -8,7 +8,7 @@ from functools import cached_property
 
 from bench.core.text import FRACTION, Digits
 from bench.judge.results import Results
-from bench.judge.samples import Gap, Sample
+from bench.judge.samples import Gap, Samples
 
 NOTHING = Gap("n/a", "nothing was measured")
 
@@ -30,7 +30,7 @@ class Number:
 class Measured:
     """A measured quantity. The table's notes explain the gap of its sample, and its mark."""
 
-    sample: Sample
+    sample: Samples
     digits: Digits = FRACTION
     mark: Gap | None = None  # what a reader must know about a number that is shown
     has_spread: bool = True  # False: show the mean alone; the table gives spread and number of seeds elsewhere

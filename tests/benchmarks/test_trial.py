@@ -6,7 +6,7 @@ from msgspec import structs
 
 from bench.judge.alternatives.named import CORRECTED
 from bench.judge.claims import print_interval
-from bench.judge.stats.rule import AGREES, COARSE, DIFFERS
+from bench.judge.comparison import AGREES, COARSE, DIFFERS
 from benchmarks.trial import TRUE, as_printed, main, trial_table, trials
 from tests.judge.claims import BY_ID, Z, results
 from tests.synthetic import record

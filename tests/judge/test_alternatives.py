@@ -17,7 +17,7 @@ from bench.judge.alternatives.weighing import (
     against,
     weigh,
 )
-from bench.judge.samples import Sample
+from bench.judge.samples import Samples
 from bench.plan.registry import manifests
 from bench.show.tables.alternatives import against_lines, alternatives_table, in_brief, ratio_text, sentences
 from tests.judge.claims import BY_ID, Z, results
@@ -40,7 +40,7 @@ def weighed(published=(), corrected=(), common=(), common_corrected=(), claim=FO
         ("corrected", COMMON): common_corrected,
     }
     recipes = ("published", "corrected")
-    pairs = {p: [Sample(tuple(given[recipe, p])) for recipe in recipes] for p in (PUBLISHED, COMMON)}
+    pairs = {p: [Samples.of(tuple(given[recipe, p])) for recipe in recipes] for p in (PUBLISHED, COMMON)}
     return weigh(claim, OTHER, pairs)
 
 

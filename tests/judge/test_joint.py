@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from bench.judge.samples import Sample
+from bench.judge.samples import Samples
 from bench.judge.stats.joint import DUPLICATES, joint_p
-from bench.judge.stats.rule import evidence_of
+from bench.judge.stats.rule import on_scale
 from tests.judge.claims import BY_ID
 
 # What the five seeds of commit a76c72c measured of each end result, read from its records.
@@ -16,7 +16,7 @@ VALUES = json.loads((Path(__file__).parent / "end_results_a76c72c.json").read_te
 
 def joint_claims(document, without=tuple(DUPLICATES)):
     return [
-        (BY_ID[name].approach, evidence_of(BY_ID[name], Sample(tuple(values))))
+        (BY_ID[name].approach, on_scale(BY_ID[name], Samples.of(tuple(values))))
         for name, values in VALUES.items()
         if BY_ID[name].source == document and name not in without
     ]

@@ -141,6 +141,11 @@ def table_of(name, numbers):
     return ladder_table(ladder(name), [*effects(ladder(name), numbers)], numbers, ())
 
 
+def differences(effect):
+    sides = (effect.estimate.first.values, effect.estimate.second.values)
+    return tuple(after - before for before, after in zip(*sides, strict=True))
+
+
 def test_effects_are_differences_of_the_same_seeds():
     numbers = numbers_of(
         [
@@ -149,8 +154,8 @@ def test_effects_are_differences_of_the_same_seeds():
         ]
     )
     found = effect_of(numbers, "linear_bbb", "attached-mu")
-    assert found.paired.seeds == (0, 1, 2)
-    assert found.paired.differences == (0.375, 0.125, 0.125)
+    assert [*found.estimate.first.by_seed] == [0, 1, 2]
+    assert differences(found) == (0.375, 0.125, 0.125)
     assert not found.gaps
 
 
@@ -158,7 +163,7 @@ def test_a_rung_without_records_gives_the_command():
     numbers = numbers_of(cell("linear_bbb", "published", {0: 0.5}))
     found = effect_of(numbers, "linear_bbb", "attached-mu")
     asked = "python -m bench run linear_bbb --recipe published+attached-mu --protocol common --seeds 3"
-    assert found.paired is None
+    assert found.estimate is None
     assert asked in found.gaps[0].reason
     assert asked in markdown(table_of("linear_bbb", numbers))
 
@@ -171,7 +176,7 @@ def test_seeds_without_a_common_one_are_not_paired_and_a_recipe_that_was_not_run
     other = numbers_of([*cell("mlp", "published", {0: 0.5}), *cell("mlp", "corrected", {1: 0.5})])
     none = numbers_of([*cell("mlp", "published", {0: 0.5}), diverged("published")])
     apart, alone = (effect_of(numbers, "mlp", "lr-decay", kind=CUMULATIVE) for numbers in (other, none))
-    assert (apart.paired, alone.paired) == (None, None)
+    assert (apart.estimate, alone.estimate) == (None, None)
     assert "the two sides have no seed in common" in apart.gaps[0].reason
     assert [gap.code for gap in alone.gaps] == ["not run", "diverged"]
 
@@ -183,7 +188,7 @@ def test_a_diverged_seed_is_marked_and_named():
     )
     numbers = numbers_of([*published, *corrected, diverged("corrected")])
     found = effect_of(numbers, "mlp", "lr-decay", kind=CUMULATIVE)
-    assert found.paired.seeds == (0, 2)
+    assert [*found.estimate.first.by_seed] == [0, 2]
     assert found.gaps == (Gap("diverged", "mlp corrected, seed 1: loss is nan", is_fault=True),)
     text = markdown(table_of("mlp", numbers))
     # mean .0625; t(1, .975) = 12.7062 times sd .0883883 / sqrt 2 = .0625: .7941 to both sides, beyond 1 from .625
@@ -211,7 +216,7 @@ def test_a_reading_counts_for_its_own_fit_only():
     mine = record("linear_bbb", "published", "reading", fit_key=records[0].fit_key, metrics={key: 0.5})
     other = record("linear_bbb", "published", "reading", seed=1, fit_key="another-fit", metrics={key: 0.25})
     found = effect_of(numbers_of(records, [mine, other]), "linear_bbb", "mean-of-probabilities", kind=MEASURING)
-    assert (found.paired.seeds, found.paired.differences) == ((0,), (0.25,))
+    assert (found.estimate.n, found.estimate.difference) == (1, 0.25)
     place = Place("linear_bbb", "published", "reading", key)
     assert command(place) == "python -m bench ladder linear_bbb --run --seeds 3"
 
@@ -243,8 +248,8 @@ def test_rungs_of_the_paper_are_read_from_longer_fits():
     ]
     results = Results(made, manifests())
     numbers, what = Numbers(results, ()), ("mnist", "error")
-    assert effect_of(numbers, "blundell_bbb", "epochs-150", what, VARIANT).paired.differences == (0.01,) * 5
-    assert effect_of(numbers, "blundell_bbb", "gaussian-prior", what, CONTROL).paired.differences == (0.03 - 0.01,) * 5
+    assert differences(effect_of(numbers, "blundell_bbb", "epochs-150", what, VARIANT)) == (0.01,) * 5
+    assert differences(effect_of(numbers, "blundell_bbb", "gaussian-prior", what, CONTROL)) == (0.03 - 0.01,) * 5
     assert effect_of(numbers, "blundell_bbb", "rho-8", what, VARIANT).gaps[0].code == "not run"
     rows = by_column(table_of("blundell_bbb", numbers))
     assert {row["data set"] for row in rows} == {"mnist"}

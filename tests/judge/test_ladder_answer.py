@@ -112,7 +112,7 @@ def test_steps_of_opposite_sign_have_no_share():
 
 def test_the_steps_of_an_answer_add_up_to_what_is_between_the_baseline_and_the_number():
     for walk in found(*all_steps()).walks:
-        added = sum(effect.paired.mean for effect in walk.added.values())
+        added = sum(effect.estimate.difference for effect in walk.added.values())
         assert added == pytest.approx(walk.levels[-1].mean - walk.levels[0].mean)
 
 

@@ -9,7 +9,7 @@ import pytest
 from bench.core.errors import StoreError
 from bench.core.records import Record
 from bench.judge.claims import match, measure
-from bench.judge.samples import Gap, Sample, gather
+from bench.judge.samples import Gap, Samples, gather
 from tests.judge.claims import BY_ID, CLAIMS, made, results
 from tests.synthetic import record
 
@@ -40,7 +40,7 @@ def test_only_the_published_recipe_and_protocol_count():
         record("linear_bbb", metrics={key: 0.5}),
     ]
     (row,) = match([made()], results(others))
-    assert row.sample == Sample(gap=Gap("not run", "no record of this cell; python -m bench run makes it"))
+    assert row.sample == Samples(gap=Gap("not run", "no record of this cell; python -m bench run makes it"))
 
 
 def test_a_number_of_an_epoch_comes_from_that_epoch():

@@ -8,11 +8,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import integrate, stats
 
-from bench.judge.stats.one_more_run import Predictive, density_ratio, overlap
+from bench.judge.samples import Samples
+from bench.judge.stats.one_more_run import density, density_ratio, overlap
 
 FINITE = st.floats(-50, 50)
 SPREAD = st.floats(0.01, 10)
 SEEDS = st.integers(2, 30)
+
+
+def runs(mean, sd, n):
+    """Return n runs with this mean and standard deviation."""
+    away = sd * math.sqrt((n - 1) / 2)
+    return Samples.of([mean + away, mean - away, *[mean] * (n - 2)])
 
 
 def t_of(one):
@@ -22,37 +29,33 @@ def t_of(one):
 def test_the_distribution_of_five_worked_runs():
     # runs 1 to 5: mean 3, s = sqrt(10 / 4), scale s sqrt(6 / 5) = sqrt(3)
     # at the mean, t with 4 degrees of freedom has density 3 / 8
-    found = Predictive(3.0, math.sqrt(2.5), 5)
-    assert found.scale == pytest.approx(math.sqrt(3))
-    assert found.density(3.0, 3.0) == pytest.approx(3 / 8 / math.sqrt(3))
-    assert found.sds_away(2.0, 4.0) == 0
-    assert found.sds_away(3.0 + 2 * math.sqrt(2.5), 99.0) == pytest.approx(2)
+    assert density(Samples.of([1.0, 2.0, 3.0, 4.0, 5.0]), 3.0, 3.0) == pytest.approx(3 / 8 / math.sqrt(3))
 
 
 @given(FINITE, SPREAD, SEEDS, FINITE)
 def test_density_of_one_number_is_scipys(mean, sd, n, value):
-    one = Predictive(mean, sd, n)
-    assert one.density(value, value) == pytest.approx(t_of(one).pdf(value), rel=1e-9)
+    one = runs(mean, sd, n)
+    assert density(one, value, value) == pytest.approx(t_of(one).pdf(value), rel=1e-9)
 
 
 @given(FINITE, SPREAD, SEEDS, FINITE, st.floats(0.001, 20))
 def test_mean_density_of_an_interval_is_scipys_also_far_in_a_tail(mean, sd, n, low, width):
-    one = Predictive(mean, sd, n)
+    one = runs(mean, sd, n)
     mine = t_of(one)
     # the tail on the far side has small numbers in full; the other one is 1 minus a small number
     expected = mine.sf(low) - mine.sf(low + width) if low > mean else mine.cdf(low + width) - mine.cdf(low)
-    assert one.density(low, low + width) == pytest.approx(expected / width, rel=1e-6)
+    assert density(one, low, low + width) == pytest.approx(expected / width, rel=1e-6)
 
 
 def test_what_two_distributions_share_is_the_integral_of_the_smaller_density():
     for one, other in [
-        (Predictive(0.0, 1.0, 5), Predictive(2.0, 0.5, 20)),
-        (Predictive(0.0, 1.0, 3), Predictive(0.0, 0.1, 10)),
-        (Predictive(0.0, 1.0, 20), Predictive(1.0, 1.0, 20)),
+        (runs(0.0, 1.0, 5), runs(2.0, 0.5, 20)),
+        (runs(0.0, 1.0, 3), runs(0.0, 0.1, 10)),
+        (runs(0.0, 1.0, 20), runs(1.0, 1.0, 20)),
     ]:
         points = np.linspace(-4, 4, 17)
         expected, _ = integrate.quad(
-            lambda x, a=one, b=other: min(a.density(x, x), b.density(x, x)), -200, 200, points=points, limit=500
+            lambda x, a=one, b=other: min(density(a, x, x), density(b, x, x)), -200, 200, points=points, limit=500
         )
         assert overlap(one, other) == pytest.approx(expected, abs=2e-3)
         assert overlap(one, other) == pytest.approx(overlap(other, one))
@@ -60,15 +63,11 @@ def test_what_two_distributions_share_is_the_integral_of_the_smaller_density():
 
 @given(FINITE, SPREAD, SEEDS)
 def test_identical_distributions_share_everything_and_distant_ones_nothing(mean, sd, n):
-    one = Predictive(mean, sd, n)
+    one = runs(mean, sd, n)
     assert overlap(one, one) == pytest.approx(1)
     # The widest t has one degree of freedom, and probability 1 / (pi t) beyond t: almost nothing here. Only the part in
     # which the densities cross has an error, of at most .001.
-    assert overlap(one, Predictive(mean + 1e6 * sd, sd, n)) < 0.001 + 1e-5
-
-
-def of_runs(runs):
-    return Predictive(float(np.mean(runs)), float(np.std(runs, ddof=1)), len(runs))
+    assert overlap(one, runs(mean + 1e6 * sd, sd, n)) < 0.001 + 1e-5
 
 
 def test_the_best_of_eight_identical_alternatives_reaches_a_ratio_of_ten_by_chance():
@@ -79,7 +78,7 @@ def test_the_best_of_eight_identical_alternatives_reaches_a_ratio_of_ten_by_chan
     source = np.random.default_rng(5)
     largest = []
     for _ in range(3_000):
-        published, *others = map(of_runs, source.normal(size=(9, 5)))
+        published, *others = map(Samples.of, source.normal(size=(9, 5)))
         report = float(source.normal())
         largest.append(max(density_ratio(published, one, report, report) for one in others))
     assert abs(np.mean(np.array(largest) >= 10) - 0.09) < 3 * 0.005
@@ -90,5 +89,5 @@ def test_five_seeds_of_two_identical_recipes_mostly_share_more_than_half():
     # In 9 of 100 cases the two groups of five seeds lie apart by chance (standard error of 1,000 cases: .9 %). Then the
     # rule does not say that a number tests nothing, although it does.
     pairs = np.random.default_rng(6).normal(size=(1_000, 2, 5))
-    apart = np.mean([overlap(of_runs(one), of_runs(other)) <= 0.5 for one, other in pairs])
+    apart = np.mean([overlap(Samples.of(one), Samples.of(other)) <= 0.5 for one, other in pairs])
     assert abs(apart - 0.09) < 3 * 0.009

@@ -12,8 +12,8 @@ from bench.core.store import Store
 from bench.judge.alternatives.own import OwnNumber, judge_own
 from bench.judge.alternatives.weighing import FAR_OUTSIDE, NOT_MEASURED
 from bench.judge.claims import print_interval
+from bench.judge.comparison import AGREES, DIFFERS
 from bench.judge.stats.papers import claims_by_interpretation, load_papers, paper_claims
-from bench.judge.stats.rule import AGREES, DIFFERS
 from bench.judge.stats.scales import scale_of
 from bench.show.screens.own_number import own_json, own_text
 from tests.judge.claims import CLAIMS, Z, results

@@ -1,46 +1,48 @@
 """The rule of verdicts for one claim: resolution, best of three, and each outcome on worked numbers."""
 
+import math
+
 import msgspec
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bench.judge.samples import Gap, Sample
-from bench.judge.stats.prediction import best_of_p, error_p, prediction_error, resolution
-from bench.judge.stats.rule import AGREES, COARSE, DIFFERS, EXACT, NOT_EXACT, NOT_RUN, OUTCOMES, TOO_FEW, judge_one
+from bench.judge.comparison import AGREES, COARSE, DIFFERS, Reported, against_reported
+from bench.judge.samples import Gap, Samples
+from bench.judge.stats.one_more_run import best_of_p
+from bench.judge.stats.rule import EXACT, NOT_EXACT, NOT_RUN, OUTCOMES, TOO_FEW, judge_one
 from bench.show.outcomes import why
 from tests.judge.claims import BY_ID, FINAL, FIVE
 
 
 def verdict(values, reported, n_claims=1, gap=None, **changes):
     claim = msgspec.structs.replace(FINAL, stage="final", printed=repr(reported), **changes)
-    return judge_one(claim, Sample(tuple(values), gap), n_claims)
+    return judge_one(claim, Samples.of(tuple(values), gap), n_claims)
 
 
-@pytest.mark.parametrize(("n", "shift"), [(5, 4.12), (10, 3.30), (20, 3.03), (10**6, 2.80)])  # last: z(.975) + z(.8)
-def test_the_resolution_of_one_reported_run(n, shift):
-    assert resolution(prediction_error(1.0, n), n - 1, 0.05) == pytest.approx(shift, abs=0.005)
+def of_one_run(runs, reported):
+    return against_reported(runs, Reported(reported, reported)).p
 
 
 @given(st.floats(0, 6), st.integers(3, 30))
 def test_the_best_of_one_run_is_one_run(distance, n):
-    one_run = error_p(distance, prediction_error(1.0, n), n - 1)
-    assert best_of_p(distance, distance, 1.0, n, tries=1) == pytest.approx(one_run, abs=2e-3)
+    runs = Samples.of([math.sqrt((n - 1) / 2), -math.sqrt((n - 1) / 2), *[0.0] * (n - 2)])  # mean 0, s 1
+    assert best_of_p(runs, distance, distance, tries=1) == pytest.approx(of_one_run(runs, distance), abs=2e-3)
 
 
 def test_the_best_of_three_is_never_less_likely_than_one_run():
     """At 100 standard deviations the integral gives 0, but p of one run is 6.0e-8."""
+    runs = Samples.of([math.sqrt(2), -math.sqrt(2), 0.0, 0.0, 0.0])
     for distance in (20.0, 100.0):
-        one_run = error_p(distance, prediction_error(1.0, 5), 4)
-        assert 0 < one_run <= best_of_p(distance, distance, 1.0, 5, tries=3)
+        assert 0 < of_one_run(runs, distance) <= best_of_p(runs, distance, distance, tries=3)
 
 
 def test_the_best_of_three_keeps_its_level():
     # 2,000 reports that are the best of three: p < .05 in 5 % of them, standard error .0049.
     runs = np.random.default_rng(2).normal(size=(2_000, 8))
-    best = runs[:, 5:].max(axis=1) - runs[:, :5].mean(axis=1)
-    found = [best_of_p(d, d, s, 5, 3) < 0.05 for d, s in zip(best, runs[:, :5].std(axis=1, ddof=1), strict=True)]
+    best = runs[:, 5:].max(axis=1)
+    found = [best_of_p(Samples.of(r[:5]), b, b, 3) < 0.05 for r, b in zip(runs, best, strict=True)]
     assert abs(np.mean(found) - 0.05) < 4 * 0.0049
 
 
@@ -64,7 +66,7 @@ def test_the_best_of_three_turns_with_the_direction():
 def test_each_outcome_of_five_seeds(reported, margin, outcome, words):
     found = verdict(FIVE, reported, margin=margin)
     assert (found.outcome, why(found)) == (outcome, words)
-    assert found.evidence.half_width == pytest.approx(0.0030414, abs=1e-6)
+    assert found.on_scale.half_width == pytest.approx(0.0030414, abs=1e-6)
     assert found.interval == pytest.approx((0.977 - 0.0030414, 0.977 + 0.0030414), abs=1e-6)
 
 
@@ -72,7 +74,7 @@ def test_more_claims_raise_p_and_lower_the_level():
     # p = .022 alone; of three claims .065
     found = verdict(FIVE, 0.981, n_claims=3)
     assert found.outcome == COARSE
-    assert found.p_adjusted == pytest.approx(3 * found.evidence.p)
+    assert found.p_adjusted == pytest.approx(3 * found.on_scale.estimate.p)
     assert found.level == pytest.approx(0.05 / 3)
 
 
@@ -80,9 +82,9 @@ def test_too_few_seeds_have_p_and_interval_all_the_same():
     found = verdict(FIVE[:4], 0.981)
     assert (found.outcome, found.p_adjusted) == (TOO_FEW, None)
     assert "4 of the 5 seeds" in why(found)
-    p = error_p(0.981 - found.sample.mean, prediction_error(found.sample.sd, 4), 3)
-    assert found.evidence.p == pytest.approx(p, rel=1e-3)
-    assert verdict(FIVE[:1], 0.981).evidence is None
+    assert 0 < found.on_scale.estimate.p < 1
+    assert found.interval is not None
+    assert verdict(FIVE[:1], 0.981).on_scale is None
 
 
 def test_equal_seeds_say_nothing_of_a_report_beside_them():
@@ -106,29 +108,29 @@ def test_nothing_measured_says_why():
 
 def test_a_seed_off_the_scale_is_said():
     toy = BY_ID["feldman2018.toy_mlp.step25000.loss"]
-    found = judge_one(toy, Sample((0.1, 0.2, 0.3, 0.4, 0.0)))
-    assert (found.outcome, found.evidence) == (TOO_FEW, None)
+    found = judge_one(toy, Samples.of((0.1, 0.2, 0.3, 0.4, 0.0)))
+    assert (found.outcome, found.on_scale) == (TOO_FEW, None)
     assert "the scale log cannot hold one of them" in why(found)
 
 
 def test_what_prints_as_reported_is_no_distance():
     # truncated .97 stands for .97 to below .98, which holds the mean
     found = verdict(FIVE, 0.97, precision=0.01, precision_kind="truncated")
-    assert (found.evidence.distance, found.evidence.p, found.outcome) == (0, 1, AGREES)
-    assert found.evidence.percentile == 50  # all five print so, and each counts half
+    assert (found.on_scale.estimate.difference, found.on_scale.estimate.p, found.outcome) == (0, 1, AGREES)
+    assert found.on_scale.percentile == 50  # all five print so, and each counts half
 
 
 def test_the_percentile_counts_our_runs():
-    assert verdict(FIVE, 0.9772).evidence.percentile == 60
-    assert verdict(FIVE, 0.99).evidence.percentile == 100
+    assert verdict(FIVE, 0.9772).on_scale.percentile == 60
+    assert verdict(FIVE, 0.99).on_scale.percentile == 100
 
 
 def test_computed_numbers_are_compared_by_their_digits():
     claim = BY_ID["feldman2018.worked_example.w"]  # 4.5561
-    assert judge_one(claim, Sample((4.55611,))).outcome == EXACT
-    assert judge_one(claim, Sample((4.5563,))).outcome == NOT_EXACT
+    assert judge_one(claim, Samples.of((4.55611,))).outcome == EXACT
+    assert judge_one(claim, Samples.of((4.5563,))).outcome == NOT_EXACT
     # the mean of these prints as reported, neither of them does: every seed counts
-    assert judge_one(claim, Sample((4.5559, 4.5563))).outcome == NOT_EXACT
+    assert judge_one(claim, Samples.of((4.5559, 4.5563))).outcome == NOT_EXACT
 
 
 PRINTED = st.floats(-10, 10).filter(lambda value: value == 0 or abs(value) > 1e-300)  # a smaller one is refused
@@ -137,6 +139,6 @@ PRINTED = st.floats(-10, 10).filter(lambda value: value == 0 or abs(value) > 1e-
 @given(st.lists(st.floats(-10, 10), max_size=8), PRINTED, st.floats(0, 5), st.sampled_from(sorted(BY_ID)))
 def test_every_claim_has_an_outcome_and_a_reason(values, reported, margin, name):
     claim = msgspec.structs.replace(BY_ID[name], printed=repr(reported), margin=margin)
-    found = judge_one(claim, Sample(tuple(values)))
+    found = judge_one(claim, Samples.of(tuple(values)))
     assert found.outcome in OUTCOMES
     assert why(found)

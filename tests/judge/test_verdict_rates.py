@@ -6,12 +6,11 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from bench.judge.stats.curves import evidence_of_curve
+from bench.judge.comparison import AGREES, DIFFERS, quantile
+from bench.judge.stats.curves import curve_on_scale
 from bench.judge.stats.joint import correlations, joint_p, simulated_p
-from bench.judge.stats.prediction import error_half_width
-from bench.judge.stats.rule import AGREES, DIFFERS, Evidence
 from bench.judge.stats.verdicts import judge
-from tests.judge.test_verdicts import curve_rows, row
+from tests.judge.test_verdicts import curve_rows, on_scale, row
 
 
 def test_false_alarms_of_a_document_are_rare():
@@ -47,7 +46,7 @@ def test_a_report_far_off_does_not_agree():
     # 6 standard deviations off: D is about 6 +- 1.1, and D + h <= 3 never. The power of t > 2.776 with 4 degrees of
     # freedom at a shift of 6 / sqrt(1.2) = 5.48 is .98 by the noncentral t distribution.
     assert share(1_000, 4, 6.0, 3.0, AGREES) == 0
-    power = stats.nct.sf(error_half_width(1.0, 4), 4, 6 / math.sqrt(1.2))
+    power = stats.nct.sf(quantile(0.975, 4), 4, 6 / math.sqrt(1.2))
     assert abs(share(1_000, 4, 6.0, 3.0, DIFFERS) - power) < 4 * math.sqrt(power * (1 - power) / 1_000) + 0.003
 
 
@@ -58,8 +57,8 @@ def test_a_true_curve_differs_in_5_of_100_cases(common, n):
     alarms = 0
     for _ in range(3_000):
         runs = common * source.normal(size=(1, n + 1)) + source.normal(size=(20, n + 1))
-        points = [Evidence(tuple(epoch[:n]), epoch[n], epoch[n], 1.0) for epoch in runs]
-        alarms += evidence_of_curve(points).p < 0.05
+        points = [on_scale(epoch[:n], epoch[n]) for epoch in runs]
+        alarms += curve_on_scale(points).estimate.p < 0.05
     assert abs(alarms / 3_000 - 0.05) < 4 * 0.004
 
 
@@ -69,7 +68,7 @@ def documents(correlation, n_claims, n, times, seed):
     for _ in range(times):
         own, common = source.normal(size=(n_claims, n + 1)), source.normal(size=n + 1)
         runs = math.sqrt(1 - correlation) * own + math.sqrt(correlation) * common
-        yield [("a", Evidence(tuple(r[:n]), r[n], r[n], 1.0)) for r in runs]
+        yield [("a", on_scale(r[:n], r[n])) for r in runs]
 
 
 @pytest.mark.parametrize("correlation", [0.0, 0.9])
@@ -81,8 +80,8 @@ def test_the_joint_p_value_keeps_its_level(correlation):
 
 
 def test_of_one_claim_the_joint_p_value_is_its_own():
-    evidence = Evidence((1.0, 2.0, 3.0, 4.0, 5.0), 6.0, 6.0, 1.0)  # D = 3, s = 1.5811: t = 1.732, p = .158
-    assert joint_p("d", [("a", evidence)]) == pytest.approx(evidence.p, abs=4 * 0.0026)
+    claim = on_scale((1.0, 2.0, 3.0, 4.0, 5.0), 6.0)  # D = 3, s = 1.5811: t = 1.732, p = .158
+    assert joint_p("d", [("a", claim)]) == pytest.approx(claim.estimate.p, abs=4 * 0.0026)
 
 
 def test_the_joint_p_value_is_the_same_again():
@@ -93,7 +92,7 @@ def test_the_joint_p_value_is_the_same_again():
 def test_what_prints_alike_is_simulated_so():
     # The print holds 200 / 1.58 = 126 standard deviations. The report is anywhere in it, and a mean that is about one
     # standard deviation away from the report lies outside at either end in about 1 of 126 cases.
-    wide = Evidence((1.0, 2.0, 3.0, 4.0, 5.0), -100.0, 100.0, 1.0)
+    wide = on_scale((1.0, 2.0, 3.0, 4.0, 5.0), -100.0, 100.0)
     assert 0.97 < (simulated_p([wide], np.random.default_rng(1), 1_000, 0.0) == 1).mean() < 1
 
 

@@ -12,10 +12,11 @@ from bench.cli.main import main
 from bench.core.project import RESULTS
 from bench.core.store import Store
 from bench.judge.claims import ClaimRow
+from bench.judge.comparison import AGREES, DIFFERS, Reported
 from bench.judge.results import Results
-from bench.judge.samples import Gap, Sample
-from bench.judge.stats.curves import SEEN_BEFORE, curves, evidence_of_curve
-from bench.judge.stats.rule import AGREES, DIFFERS, EXACT, NOT_RUN, TOO_FEW, Evidence, is_exact
+from bench.judge.samples import Gap, Samples
+from bench.judge.stats.curves import SEEN_BEFORE, curve_on_scale, curves
+from bench.judge.stats.rule import EXACT, NOT_RUN, TOO_FEW, OnScale, is_exact
 from bench.judge.stats.verdicts import judge
 from bench.show.outcomes import why
 from bench.show.reasoning import explain
@@ -30,7 +31,12 @@ def row(values, reported=None, gap=None, **changes):
     claim = msgspec.structs.replace(FINAL, **{"stage": "final", **changes})
     if reported is not None:
         claim = msgspec.structs.replace(claim, printed=repr(reported))
-    return ClaimRow(claim, Sample(tuple(values), gap))
+    return ClaimRow(claim, Samples.of(tuple(values), gap))
+
+
+def on_scale(ours, low, high=None):
+    """Return a claim of a number that prints as all from low to high."""
+    return OnScale(Samples.of(ours), Reported(low, low if high is None else high), 1.0)
 
 
 def curve_rows(values, reported, **changes):
@@ -47,7 +53,7 @@ def curve_rows(values, reported, **changes):
 def _factor(*rows):
     """Return the factor by which the p-values of these equal claims are adjusted."""
     first, *_ = found = judge(rows).verdicts
-    (factor,) = {round(one.p_adjusted / first.evidence.p, 6) for one in found}
+    (factor,) = {round(one.p_adjusted / first.on_scale.estimate.p, 6) for one in found}
     return factor
 
 
@@ -64,10 +70,10 @@ def test_a_curve_is_one_hypothesis_and_its_points_have_its_verdict():
     curve = curve_rows([FIVE] * 10, [0.99] * 10)
     found = judge([*curve, row(FIVE, 0.99, id="a"), row(FIVE, 0.99, id="b")])
     (whole,) = found.curves
-    assert whole.evidence.p == pytest.approx(found.verdicts[-1].evidence.p)
-    assert whole.p_adjusted == pytest.approx(3 * whole.evidence.p)
+    assert whole.on_scale.estimate.p == pytest.approx(found.verdicts[-1].on_scale.estimate.p)
+    assert whole.p_adjusted == pytest.approx(3 * whole.on_scale.estimate.p)
     assert {(one.outcome, one.is_point, one.p_adjusted) for one in found.verdicts[:10]} == {(DIFFERS, True, None)}
-    assert whole.smallest_p == pytest.approx(10 * found.verdicts[0].evidence.p)
+    assert whole.smallest_p == pytest.approx(10 * found.verdicts[0].on_scale.estimate.p)
 
 
 def test_the_last_test_accuracy_is_also_a_claim_by_itself():
@@ -95,16 +101,15 @@ def test_a_worked_curve():
     # Runs of epoch one: seeds 0, 2, 4, report 6: mean 3, sd sqrt(20/3) = 2.58199. Of epoch two: seeds 10, 10, 10,
     # report 14: mean 11, sd 2. Mean over both: seeds (-3 / 2.58199 - 1 / 2) / 2 = -.83095, (-1 / 2.58199 - .5) / 2 =
     # -.44365, -.05635; report (3 / 2.58199 + 3 / 2) / 2 = 1.33095. Margins 1 and 1: (1 / 2.58199 + 1 / 2) / 2 = .44365.
-    found = evidence_of_curve([Evidence((0.0, 2.0, 4.0), 6.0, 6.0, 1.0), Evidence((10.0, 10.0, 10.0), 14.0, 14.0, 1.0)])
-    assert found.values == pytest.approx((-0.83095, -0.44365, -0.05635), abs=1e-5)
-    assert (found.low, found.high, found.margin) == pytest.approx((1.33095, 1.33095, 0.44365), abs=1e-5)
+    found = curve_on_scale([on_scale((0.0, 2.0, 4.0), 6.0), on_scale((10.0, 10.0, 10.0), 14.0)])
+    assert found.ours.values == pytest.approx((-0.83095, -0.44365, -0.05635), abs=1e-5)
+    assert (*found.reported[:2], found.margin) == pytest.approx((1.33095, 1.33095, 0.44365), abs=1e-5)
 
 
 def test_an_epoch_in_which_all_runs_are_equal_tells_nothing():
-    moving = Evidence((0.0, 2.0, 4.0), 6.0, 6.0, 1.0)
-    still = Evidence((1.0, 1.0, 1.0), 1.0, 1.0, 1.0)
-    assert evidence_of_curve([moving, still]) == evidence_of_curve([moving])
-    assert evidence_of_curve([still, still]).p == 1
+    moving, still = on_scale((0.0, 2.0, 4.0), 6.0), on_scale((1.0, 1.0, 1.0), 1.0)
+    assert curve_on_scale([moving, still]) == curve_on_scale([moving])
+    assert curve_on_scale([still, still]).estimate.p == 1
 
 
 def test_a_curve_a_little_high_everywhere_is_seen():
@@ -119,7 +124,7 @@ def test_a_curve_a_little_high_everywhere_is_seen():
 
 def test_a_curve_with_a_failed_seed_has_too_few():
     rows = curve_rows([FIVE] * 3, [0.977] * 3)
-    failed = dataclasses.replace(rows[1], sample=Sample(FIVE, Gap("*", "seed 5 diverged")))
+    failed = dataclasses.replace(rows[1], sample=Samples.of(FIVE, Gap("*", "seed 5 diverged")))
     found = judge([rows[0], failed, rows[2]])
     assert found.curves[0].outcome == TOO_FEW
     assert "diverged" in why(found.curves[0])
@@ -128,7 +133,7 @@ def test_a_curve_with_a_failed_seed_has_too_few():
 
 def test_a_curve_with_a_seed_off_its_scale_says_so():
     toys = [claim for claim in BY_ID.values() if claim.id.startswith("feldman2018.toy_mlp.step")]
-    rows = [ClaimRow(claim, Sample((1.0, 2.0, 3.0, 4.0, 0.0))) for claim in toys]  # log of 0
+    rows = [ClaimRow(claim, Samples.of((1.0, 2.0, 3.0, 4.0, 0.0))) for claim in toys]  # log of 0
     (found,) = judge(rows).curves
     assert (found.outcome, why(found)) == (
         TOO_FEW,
@@ -162,7 +167,7 @@ def test_every_step_is_printed_with_its_numbers():
 
 
 def test_the_steps_of_other_outcomes():
-    exact = ClaimRow(BY_ID["feldman2018.worked_example.w"], Sample((4.55611,)))
+    exact = ClaimRow(BY_ID["feldman2018.worked_example.w"], Samples.of((4.55611,)))
     assert "does every value print as reported? yes" in explain(judge([exact]), judge([exact]).verdicts[0])
     few, none = row(FIVE[:4], 0.977), row((), 0.977, gap=Gap("no data", "not here"))
     assert "no: 4, none without" in explain(judge([few]), judge([few]).verdicts[0])
@@ -182,7 +187,7 @@ def test_a_point_shows_its_curve():
 
 def test_the_curve_that_was_seen_before_says_so():
     claims = [claim for claim in BY_ID.values() if claim.id.startswith("alsibahi2019.fcn.epoch")]
-    rows = [ClaimRow(claim, Sample((0.1, 0.2, 0.3, 0.4, 0.5))) for claim in claims]
+    rows = [ClaimRow(claim, Samples.of((0.1, 0.2, 0.3, 0.4, 0.5))) for claim in claims]
     judgement = judge(rows)
     assert SEEN_BEFORE in [one.name for one in judgement.curves]
     assert "was chosen after this curve had been seen" in explain(judgement, judgement.verdicts[1])
@@ -192,7 +197,7 @@ def test_the_curve_that_was_seen_before_says_so():
 
 
 def test_tables_never_add_up_end_results_curves_and_computed_numbers():
-    exact = ClaimRow(BY_ID["feldman2018.worked_example.w"], Sample((4.55611,)))
+    exact = ClaimRow(BY_ID["feldman2018.worked_example.w"], Samples.of((4.55611,)))
     rows = [*curve_rows([FIVE] * 3, [0.99] * 3), row(FIVE, 0.978, id="end"), exact]
     results = Results([record("mlp", seed=seed) for seed in (0, 1)], {})
     judgement = judge(rows)
@@ -207,7 +212,7 @@ def test_tables_never_add_up_end_results_curves_and_computed_numbers():
 @pytest.mark.parametrize("width", [80, 120])
 def test_every_line_fits_a_terminal_and_the_end_results_a_screen(width):
     claims = [claim for claim in BY_ID.values() if not is_exact(claim)]
-    rows = [ClaimRow(claim, Sample(tuple(claim.value * (1 - 0.01 * z) for z in range(6)))) for claim in claims]
+    rows = [ClaimRow(claim, Samples.of(tuple(claim.value * (1 - 0.01 * z) for z in range(6)))) for claim in claims]
     judgement = judge(rows)
     assert len(judgement.ends) == 26
     assert len(judgement.curves) == 16

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binomtest
 
-from bench.judge.samples import Sample
-from bench.judge.stats.paired import Paired
+from bench.judge.comparison import paired
+from bench.judge.samples import Samples
 from bench.judge.stats.rule import judge_one
 from bench.measure.metrics.ood import auroc
 from bench.measure.metrics.shifts import ROTATED
@@ -103,7 +103,7 @@ def test_a_claim_is_drawn_in_margins():
     # .003^2: sd .003, h = 3.0414 x .003 = .30414 margins.
     claim = BY_ID["feldman2018.mlp.noise_entropy"]
     values = tuple(claim.value + 0.015 + 0.003 * z * math.sqrt(0.4) for z in (-2, -1, 0, 1, 2))
-    ((label, (line,)),) = forest.blocks([judge_one(claim, Sample(values))])
+    ((label, (line,)),) = forest.blocks([judge_one(claim, Samples.of(values))])
     assert label == "mlp noise entropy"
     assert (line.middle, line.low, line.high) == pytest.approx((0.5, 0.5 - 0.30414, 0.5 + 0.30414), abs=1e-4)
 
@@ -111,13 +111,13 @@ def test_a_claim_is_drawn_in_margins():
 def test_a_computed_number_is_drawn_in_halves_of_its_print_interval():
     claim = BY_ID["feldman2018.worked_example.new_rho"]
     assert claim.margin == 0
-    ((_, (line,)),) = forest.blocks([judge_one(claim, Sample((claim.value + claim.precision / 8,)))])
+    ((_, (line,)),) = forest.blocks([judge_one(claim, Samples.of((claim.value + claim.precision / 8,)))])
     assert (line.middle, line.low, line.high) == pytest.approx((0.25, 0.25, 0.25))
 
 
 def test_epochs_of_a_curve_are_one_block():
     epochs = [claim for claim in BY_ID.values() if claim.approach == "mlp" and claim.stage.startswith("epoch")]
-    found = forest.blocks([judge_one(claim, Sample((1.0,))) for claim in epochs])
+    found = forest.blocks([judge_one(claim, Samples.of((1.0,))) for claim in epochs])
     assert [len(lines) for _, lines in found] == [10, 10]
     assert {label.split("\n")[1] for label, _ in found} == {"test loss", "test accuracy"}
 
@@ -147,12 +147,16 @@ def test_looks_are_fixed_and_newcomers_change_no_other():
     assert look("zebra", everything).colour in COLOURS
 
 
+def after(*values):
+    return paired(dict.fromkeys(range(len(values)), 0.0), dict(enumerate(values)))
+
+
 def test_a_change_is_drawn_in_points_and_grey_where_its_interval_reaches_zero():
     # mean .02 and .04, sd .01, t(2, .975) = 4.3027: half-width .0248, so that the first interval holds zero
     changes = [
-        Change("mlp", "unclear", Paired((0, 1, 2), (0.0, 0.0, 0.0), (0.01, 0.02, 0.03))),
-        Change("mlp", "clear", Paired((0, 1, 2), (0.0, 0.0, 0.0), (0.03, 0.04, 0.05))),
-        Change("mlp", "one seed", Paired((0,), (0.0,), (0.5,))),
+        Change("mlp", "unclear", after(0.01, 0.02, 0.03)),
+        Change("mlp", "clear", after(0.03, 0.04, 0.05)),
+        Change("mlp", "one seed", after(0.5)),
     ]
     with style():
         (axes,) = draw_changes(changes).axes

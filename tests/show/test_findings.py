@@ -7,11 +7,11 @@ import pytest
 
 from bench.core.text import Digits
 from bench.judge.claims import load_claims
+from bench.judge.comparison import AGREES, COARSE, DIFFERS, Estimate, paired
 from bench.judge.ladder.effects import Effect
 from bench.judge.ladder.rungs import ALONE, MNIST
-from bench.judge.samples import Gap, Sample
-from bench.judge.stats.paired import Paired
-from bench.judge.stats.rule import AGREES, COARSE, DIFFERS, TOO_FEW
+from bench.judge.samples import Gap, Samples
+from bench.judge.stats.rule import TOO_FEW
 from bench.show.numbers import NO_CURVE, UNREACHED, refused_for_risk
 from bench.show.page import findings
 from bench.show.page.findings import NOT_MEASURED, as_list, sentences
@@ -115,7 +115,7 @@ def test_an_approach_of_the_users_has_its_own_manifest():
 
 def test_the_best_mean_may_be_zero():
     def candidate(name, refused):
-        numbers = {column: Sample((0.5,)) for column in METRICS} | {REFUSED: Sample((refused,))}
+        numbers = {column: Samples.of((0.5,)) for column in METRICS} | {REFUSED: Samples.of((refused,))}
         return SimpleNamespace(approach=name, is_baseline=False, numbers=numbers)
 
     (said,) = _best([candidate("worse", 1.0), candidate("better", 0.0)])
@@ -146,13 +146,13 @@ def test_without_records_every_finding_says_so():
     assert set(said.values()) == {NOT_MEASURED}
 
 
-def paired(*after: float) -> Paired:
-    return Paired(tuple(range(len(after))), (0.0,) * len(after), after)
+def changed(*after: float) -> Estimate:
+    return paired(dict.fromkeys(range(len(after)), 0.0), dict(enumerate(after)))
 
 
 def test_changes_are_clear_only_after_adjusting_for_the_number_of_mistakes(monkeypatch):
     """p of (.03, .04, .05) is .0202 (t = 6.93, 2 degrees): below .05 alone, .0404 as the smallest of two."""
-    changes = iter([paired(0.03, 0.04, 0.05), paired(0.01, 0.02, 0.03), paired(0.5)])
+    changes = iter([changed(0.03, 0.04, 0.05), changed(0.01, 0.02, 0.03), changed(0.5)])
     rungs = [(SimpleNamespace(kind=ALONE, name=name, title=name), None) for name in "abc"]
     monkeypatch.setattr(mistakes_table, "chosen", lambda names: [SimpleNamespace(approach="mlp")])
     monkeypatch.setattr(
@@ -168,8 +168,8 @@ def test_changes_are_clear_only_after_adjusting_for_the_number_of_mistakes(monke
 
 def test_an_effect_is_shown_in_points_and_marked_where_seeds_are_lost():
     points = Digits(decimals=2, signed=True)
-    assert change_text(Effect(paired(0.03, 0.04, 0.05)), 100, points) == "+4.00 [+1.52, +6.48]"
-    lost = Effect(paired(0.5), (Gap("diverged", "why", is_fault=True),))
+    assert change_text(Effect(changed(0.03, 0.04, 0.05)), 100, points) == "+4.00 [+1.52, +6.48]"
+    lost = Effect(changed(0.5), (Gap("diverged", "why", is_fault=True),))
     assert change_text(lost, 100, points) == "+50.00*"
 
 
@@ -209,10 +209,10 @@ def test_reports_that_agree_are_counted_and_those_that_differ_named():
     made = material([])
     claim = load_claims()[1]  # an accuracy up to .95, whose margin is .02
     outcomes = (AGREES, COARSE, COARSE, DIFFERS, TOO_FEW)
-    small = SimpleNamespace(distance=0.1, margin=1.0)
+    small = SimpleNamespace(estimate=SimpleNamespace(difference=0.1), margin=1.0)
     vars(made)["judgement"] = SimpleNamespace(
         ends=[SimpleNamespace(outcome=one, claim=claim) for one in outcomes],
-        curves=[SimpleNamespace(outcome=one, evidence=small) for one in (AGREES, COARSE, DIFFERS, TOO_FEW)],
+        curves=[SimpleNamespace(outcome=one, on_scale=small) for one in (AGREES, COARSE, DIFFERS, TOO_FEW)],
     )
     assert findings.reports(made) == (
         "Of 4 numbers that the documents report after training, 1 agrees: with 95 % probability, a new run of ours "

@@ -4,7 +4,7 @@ import pytest
 
 from bench.judge.claims import ClaimRow
 from bench.judge.results import Results
-from bench.judge.samples import Sample
+from bench.judge.samples import Samples
 from bench.judge.stats.verdicts import is_end, judge
 from bench.show.tables.verdicts import headline_table, load_quoted, load_short_names
 from tests.judge.claims import BY_ID
@@ -13,7 +13,7 @@ from tests.synthetic import record
 
 def lines(claim, values):
     """Return the table of one claim with these seeds, as lists of text."""
-    return headline_table(Results([], {}), judge([ClaimRow(claim, Sample(tuple(values), None))])).texts()
+    return headline_table(Results([], {}), judge([ClaimRow(claim, Samples.of(tuple(values), None))])).texts()
 
 
 def test_every_quoted_number_is_a_claim_and_named_once():
@@ -51,14 +51,14 @@ def test_only_end_results_are_counted_and_the_outcomes_explained():
         BY_ID["feldman2018.worked_example.w"],
         BY_ID["chopra2018.random_module.accepted_accuracy"],
     ]
-    rows = [ClaimRow(claim, Sample((claim.value,) * 5, None)) for claim in claims]
+    rows = [ClaimRow(claim, Samples.of((claim.value,) * 5, None)) for claim in claims]
     table = headline_table(Results([], {}), judge(rows[:4]))
     assert "All 1 end results of the documents: 1 agrees. No records." in table.caption
     notes = [note.partition(":")[0] for note in table.notes]
     assert notes == ["agrees", "feldman2018"]
     assert "5 seeds of mlp, 5 seeds of linear_bbb; all its end results together: p = 1.00" in table.notes[1]
     # .8 to .98 round about .89: the interval of one more run ends above 1
-    wide = ClaimRow(claims[4], Sample((0.8, 0.85, 0.9, 0.95, 0.98), None))
+    wide = ClaimRow(claims[4], Samples.of((0.8, 0.85, 0.9, 0.95, 0.98), None))
     notes = headline_table(Results([], {}), judge([wide])).notes
     assert [note.partition(":")[0] for note in notes[:2]] == ["agrees, coarsely", "chopra2018"]
     assert "truncates" in notes[2]
@@ -67,7 +67,7 @@ def test_only_end_results_are_counted_and_the_outcomes_explained():
 
 def test_the_table_fits_a_page_of_830_pixels():
     # About 100 characters, four columns with three spaces and bars between.
-    rows = [ClaimRow(BY_ID[quoted.claim], Sample((BY_ID[quoted.claim].value,) * 5)) for quoted in load_quoted()]
+    rows = [ClaimRow(BY_ID[quoted.claim], Samples.of((BY_ID[quoted.claim].value,) * 5)) for quoted in load_quoted()]
     table = headline_table(Results([], {}), judge(rows))
     widths = [max(map(len, column)) for column in zip(table.columns, *table.texts(), strict=True)]
     assert sum(widths) + 3 * len(widths) <= 100

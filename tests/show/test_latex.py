@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bench.core.text import FRACTION_DIFFERENCE
-from bench.judge.samples import Gap, Sample
+from bench.judge.samples import Gap, Samples
 from bench.show.table import Measured, Missing, Number, Table
 from bench.show.tables.latex import LONGEST_FLOAT, escape, latex
 from bench.show.tables.render import render
@@ -18,7 +18,7 @@ PLAIN = set(string.ascii_letters + string.digits + " .,;:!?()+-*/=@'")
 
 
 def table(rows: int = 1) -> Table:
-    mean, gap = Measured(Sample((0.97, 0.98))), Missing(Gap("n/a", "no"))
+    mean, gap = Measured(Samples.of((0.97, 0.98))), Missing(Gap("n/a", "no"))
     row = ["a_b & 5 % {x}", mean, Number(-0.0018, FRACTION_DIFFERENCE), gap]
     return Table("my_table", "Title #1", "Caption $", ["name", "mean", "difference", "gap"], [row] * rows, ["last"])
 
@@ -51,7 +51,7 @@ def test_no_character_with_a_meaning_is_left(raw):
 def test_latex_accepts_every_character(tmp_path):
     if shutil.which("pdflatex") is None:
         pytest.skip("pdflatex is not installed")
-    row = [string.punctuation, "[x] first", Measured(Sample((-0.5, 0.5))), "\\end{tabular}"]
+    row = [string.punctuation, "[x] first", Measured(Samples.of((-0.5, 0.5))), "\\end{tabular}"]
     made = [Table(f"t{n}", string.punctuation, "c", ["a_1", "[", "%", "~"], [row] * n, ["%\n\\x"]) for n in (2, 60)]
     head = "\\documentclass{article}\\usepackage{booktabs,longtable}\\begin{document}\n"
     (tmp_path / "t.tex").write_text(head + "\n".join(map(latex, made)) + "\\end{document}\n", encoding="utf-8")

@@ -20,8 +20,9 @@ from bench.cli import USAGE
 from bench.cli.main import main
 from bench.core.errors import ConfigError
 from bench.judge.claims import load_claims
-from bench.judge.samples import Sample
-from bench.judge.stats.rule import COARSE, DIFFERS, NOT_EXACT, OUTCOMES, Verdict, judge_one
+from bench.judge.comparison import COARSE, DIFFERS
+from bench.judge.samples import Samples
+from bench.judge.stats.rule import NOT_EXACT, OUTCOMES, Verdict, judge_one
 from bench.show.figures.figure import Figure
 from bench.show.material import Material
 from bench.show.outcomes import LOOKS, css, tone
@@ -221,7 +222,7 @@ def verdict(difference: float, margin: float, sd: float = 0.0) -> Verdict:
     """Return a verdict on five seeds (one without a standard deviation) whose mean lies this far from the report."""
     claim = structs.replace(CLAIM, printed="0.5", precision_kind="exact", margin=margin)
     places = (-2, -1, 0, 1, 2) if sd else (0,)  # squares of .632456 (-2, -1, 0, 1, 2) add up to 4
-    return judge_one(claim, Sample(tuple(0.5 + difference + sd * math.sqrt(0.4) * z for z in places)))
+    return judge_one(claim, Samples.of(tuple(0.5 + difference + sd * math.sqrt(0.4) * z for z in places)))
 
 
 def test_what_stands_between_backticks_is_code_and_never_markup():

@@ -14,7 +14,7 @@ from rich.console import Console
 from bench.core.errors import ConfigError
 from bench.core.text import FRACTION, SIX, THREE, Digits
 from bench.judge.claims import load_claims
-from bench.judge.samples import Gap, Sample
+from bench.judge.samples import Gap, Samples
 from bench.show.screens.summary import summary
 from bench.show.table import Measured, Missing, Number, Table
 from bench.show.tables.files import readme_body, update_readme, write_tables
@@ -127,7 +127,10 @@ def printed(table: Table, width: int, **options: Any) -> list[str]:
 
 
 def made_up(*notes: str) -> Table:
-    rows = [["a_name", Measured(Sample((0.5, 0.5))), "one two"], ["b", Measured(Sample(gap=Gap("failed", "why"))), "t"]]
+    rows = [
+        ["a_name", Measured(Samples.of((0.5, 0.5))), "one two"],
+        ["b", Measured(Samples(gap=Gap("failed", "why"))), "t"],
+    ]
     return Table("t", "Title", "Caption.", ["name", "x", "y"], rows, notes)
 
 

@@ -16,12 +16,13 @@ from bench.data.manifest import MEASURED_NAMES, manifest
 from bench.judge.alternatives.named import Alternative, alternatives, learns_what_is_measured
 from bench.judge.alternatives.weighing import PUBLISHED, Against, compare
 from bench.judge.claims import LONGEST_QUOTE, NATS_PER_BIT, Claim, PrecisionKind, number
+from bench.judge.comparison import ENOUGH
 from bench.judge.ladder.effects import command
 from bench.judge.ladder.rungs import VARIANT, Place
 from bench.judge.results import Results
 from bench.judge.samples import metrics_of
 from bench.judge.shorter import records_of
-from bench.judge.stats.rule import ENOUGH, Verdict, judge_one
+from bench.judge.stats.rule import Verdict, judge_one
 from bench.measure.metrics.shifts import MOST_ROWS
 from bench.plan.cells import PROTOCOLS
 from bench.plan.recipes import profile, resolve

@@ -15,12 +15,13 @@ from typing import Literal, NamedTuple
 from bench.core.records import Record
 from bench.judge.alternatives.named import Alternative, alternatives, learns_what_is_measured
 from bench.judge.claims import Claim, in_claim_unit, measure
+from bench.judge.comparison import ALPHA, ENOUGH
 from bench.judge.ladder.effects import command
 from bench.judge.ladder.rungs import Place
 from bench.judge.results import Results
-from bench.judge.samples import NO_RECORD, Gap, Sample, metrics_of
-from bench.judge.stats.one_more_run import Predictive, density_ratio, overlap
-from bench.judge.stats.rule import ALPHA, ENOUGH, Evidence, evidence_of
+from bench.judge.samples import NO_RECORD, Gap, Samples, metrics_of
+from bench.judge.stats.one_more_run import density_ratio, overlap
+from bench.judge.stats.rule import OnScale, on_scale
 
 PUBLISHED, COMMON = "published", "common"
 FAR = 10.0  # standard deviations from an alternative's mean; a few seeds say nothing of the tail beyond
@@ -41,8 +42,8 @@ class Weighed:
 
     alternative: Alternative
     protocol: str
-    published: Sample
-    measured: Sample  # of the alternative
+    published: Samples
+    measured: Samples  # of the alternative
     finding: WeighingResult
     reason: str = ""  # why there is no ratio
     ratio: float | None = None  # how many times likelier the number is under the published recipe
@@ -82,7 +83,7 @@ def against(claim: Claim, results: Results) -> Against:
     for one in alternatives(entry):
         if learns_what_is_measured(one, entry, claim.split):
             gap = Gap("n/a", "it trains on the rows that the document holds out")
-            found.append(_unknown(one, PUBLISHED, Sample(), Sample(gap=gap)))
+            found.append(_unknown(one, PUBLISHED, Samples(), Samples(gap=gap)))
         else:
             fits = ((claim.approach, PUBLISHED), (one.approach, one.recipe))
             pairs = {
@@ -93,7 +94,7 @@ def against(claim: Claim, results: Results) -> Against:
     return Against(claim, tuple(found))
 
 
-def weigh(claim: Claim, alternative: Alternative, pairs: Mapping[str, Sequence[Sample]]) -> Weighed:
+def weigh(claim: Claim, alternative: Alternative, pairs: Mapping[str, Sequence[Samples]]) -> Weighed:
     """Choose the protocol, and compare a number under an alternative and under the published recipe.
 
     `pairs` has what each protocol measured of the published recipe and of the alternative, in the claim's unit.
@@ -102,13 +103,13 @@ def weigh(claim: Claim, alternative: Alternative, pairs: Mapping[str, Sequence[S
         for protocol, (ours, theirs) in pairs.items():
             if min(ours.n, theirs.n) >= fewest:
                 if protocol == COMMON and (shift := _shift(claim, pairs[PUBLISHED][0], ours)):
-                    return _unknown(alternative, COMMON, ours, Sample(gap=Gap("n/a", shift)))
+                    return _unknown(alternative, COMMON, ours, Samples(gap=Gap("n/a", shift)))
                 return compare(claim, alternative, protocol, ours, theirs)
     ours, theirs = pairs[PUBLISHED]
     return _unknown(alternative, PUBLISHED, ours, theirs)
 
 
-def _unknown(alternative: Alternative, protocol: str, ours: Sample, theirs: Sample) -> Weighed:
+def _unknown(alternative: Alternative, protocol: str, ours: Samples, theirs: Samples) -> Weighed:
     gap = theirs.gap or ours.gap
     reason = gap.reason if gap else "one seed has no spread"
     if theirs.gap is not None and theirs.gap.code == NO_RECORD:
@@ -116,50 +117,41 @@ def _unknown(alternative: Alternative, protocol: str, ours: Sample, theirs: Samp
     return Weighed(alternative, protocol, ours, theirs, NOT_MEASURED, reason)
 
 
-def compare(claim: Claim, alternative: Alternative, protocol: str, ours: Sample, theirs: Sample) -> Weighed:
+def compare(claim: Claim, alternative: Alternative, protocol: str, ours: Samples, theirs: Samples) -> Weighed:
     """Compare a number under its own recipe (`ours`) and under an alternative (`theirs`).
 
     One protocol measured both, in the claim's unit.
     """
-    published, other = _predicted(claim, ours), _predicted(claim, theirs)
-    evidence = evidence_of(claim, ours)
+    published, other = on_scale(claim, ours), on_scale(claim, theirs)
     if theirs.n < 2 or ours.n < 2:
         return _unknown(alternative, protocol, ours, theirs)
-    if published is None or other is None or evidence is None:
-        if evidence is not None and _is_elsewhere(claim, theirs, evidence):
+    if published is None or other is None or not published.ours.sd or not other.ours.sd:
+        if published is not None and other is not None and _is_elsewhere(published, other.ours):
             reason = f"all seeds give {theirs.mean:.4g}"
             return Weighed(alternative, protocol, ours, theirs, FAR_OUTSIDE, reason, shared=0.0)
         gap = Gap("n/a", "no distribution fits: all seeds give one number, or a number is outside the claim's scale")
         return _unknown(alternative, protocol, ours, replace(theirs, gap=gap))
-    low, high = evidence.low, evidence.high
-    shared = overlap(published, other)
-    is_far = other.sds_away(low, high) > FAR
+    low, high = published.reported.low, published.reported.high
+    shared = overlap(published.ours, other.ours)
+    is_far = other.estimate.difference / other.ours.sd > FAR
     if min(ours.n, theirs.n) < ENOUGH:
         finding, reason = FAR_OUTSIDE if is_far else FEW_SEEDS, f"fewer than {ENOUGH} seeds"
         return Weighed(alternative, protocol, ours, theirs, finding, reason, shared=shared)
-    ratio = density_ratio(published, other, low, high)
-    finding, is_overwhelming = FAR_OUTSIDE if is_far else RATIO, ratio > OVERWHELMING and evidence.p >= ALPHA
+    ratio = density_ratio(published.ours, other.ours, low, high)
+    finding, is_overwhelming = FAR_OUTSIDE if is_far else RATIO, ratio > OVERWHELMING and published.estimate.p >= ALPHA
     return Weighed(alternative, protocol, ours, theirs, finding, "", ratio, shared, is_overwhelming)
 
 
-def _is_elsewhere(claim: Claim, theirs: Sample, ours: Evidence) -> bool:
+def _is_elsewhere(published: OnScale, theirs: Samples) -> bool:
     """Return whether all seeds of an alternative give one number that neither the report nor any seed of ours gives."""
-    there = evidence_of(claim, theirs)
-    if there is None or there.sd > 0:
-        return False
-    return ours.sd > 0 and not ours.low <= there.mean <= ours.high and there.mean not in ours.values
+    (value, *others), ours, reported = dict.fromkeys(theirs.values), published.ours, published.reported
+    return not others and bool(ours.sd) and not reported.low <= value <= reported.high and value not in ours.values
 
 
-def _predicted(claim: Claim, sample: Sample) -> Predictive | None:
-    """Return the distribution of one more run on the claim's scale; None for fewer than two seeds or equal ones."""
-    evidence = evidence_of(claim, sample)
-    return Predictive(evidence.mean, evidence.sd, evidence.n) if evidence is not None and evidence.sd else None
-
-
-def _shift(claim: Claim, as_published: Sample, as_common: Sample) -> str:
+def _shift(claim: Claim, as_published: Samples, as_common: Samples) -> str:
     """Return why the common protocol cannot stand in for the document's, '' if it can."""
-    here, there = _predicted(claim, as_published), _predicted(claim, as_common)
-    if here is None or there is None or overlap(here, there) >= HALF:
+    here, there = on_scale(claim, as_published), on_scale(claim, as_common)
+    if not (here and there and here.ours.sd and there.ours.sd) or overlap(here.ours, there.ours) >= HALF:
         return ""
     return (
         f"the common protocol measures something else: it gives the published recipe {as_common.mean:.4g} +- "
@@ -169,22 +161,18 @@ def _shift(claim: Claim, as_published: Sample, as_common: Sample) -> str:
 
 def by_seed(claim: Claim, results: Results, approach: str, recipe: str, protocol: str) -> dict[int, float]:
     """Return the number that each seed measured of a claim, in the claim's unit; seeds without one are left out."""
-    found = {
-        record.seed: _measured(claim, results, [record], protocol).values
-        for record in results.cell(approach, recipe, protocol)
-    }
-    return {seed: values[0] for seed, values in sorted(found.items()) if values}
+    return dict(_measured(claim, results, results.cell(approach, recipe, protocol), protocol).by_seed)
 
 
-def _measured(claim: Claim, results: Results, records: Sequence[Record], protocol: str) -> Sample:
+def _measured(claim: Claim, results: Results, records: Sequence[Record], protocol: str) -> Samples:
     """Return what the records measured of a claim, in the claim's unit."""
     if protocol == PUBLISHED:
         return measure(claim, records)
     key = _common_key(claim, results)
     if not key:
-        return Sample(gap=Gap("n/a", "the common protocol measures no such number"))
+        return Samples(gap=Gap("n/a", "the common protocol measures no such number"))
     sample = metrics_of(records, key)
-    return replace(sample, values=tuple(in_claim_unit(claim, value) for value in sample.values))
+    return sample.converted(lambda value: in_claim_unit(claim, value))
 
 
 def _common_key(claim: Claim, results: Results) -> str:

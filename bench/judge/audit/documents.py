@@ -209,8 +209,8 @@ def effect_of(approach: str, wanted: RungNumber, numbers: Numbers) -> str:
     rung = rung_of(approach, wanted)
     effect = numbers.effect(*rung.numbers[wanted.data_set, wanted.quantity])
     what = f"ladder {approach}, rung {rung.name} ({rung.kind}: {rung.title}), {wanted.data_set} {wanted.quantity}"
-    if effect.paired is None:
+    if effect.estimate is None:
         return f"{what}: {effect.gaps[0].code}: {effect.gaps[0].reason}"
-    n, unit = effect.paired.n, metrics()[STORED[wanted.quantity]].unit.name
+    n, unit = effect.estimate.n, metrics()[STORED[wanted.quantity]].unit.name
     seeds = "1 seed, no interval" if n == 1 else f"{n} seeds"
     return f"{what}: {effect_text(effect, wanted.quantity)} ({unit}; {seeds})"

@@ -15,8 +15,8 @@ from bench.core.store import Store
 from bench.interface import Posterior, Task
 from bench.judge.audit.documents import declared
 from bench.judge.audit.findings import Finding
+from bench.judge.comparison import ENOUGH
 from bench.judge.contract import ApproachUnderTest, CheckContext
-from bench.judge.stats.rule import ENOUGH
 from bench.measure.measuring import posterior_of
 from bench.plan.freshness import why_stale
 from bench.plan.recipes import build, profile, resolve

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import fnmatch
 import math
-import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
@@ -15,10 +14,8 @@ from bench.core.records import Record
 from bench.core.row_scores import Scores
 from bench.data.manifest import TASKS
 from bench.judge.compare.pairing import CellName, Pairs
+from bench.judge.comparison import ALPHA, Estimate, holm_over, paired
 from bench.judge.samples import LAST_EPOCH, Gap, metric
-from bench.judge.stats.paired import Paired
-from bench.judge.stats.prediction import holm
-from bench.judge.stats.rule import ALPHA
 
 IDENTICAL, LOWER, HIGHER, UNSEEN, ONE_SEED = "identical", "B lower", "B higher", "no difference seen", "one seed"
 NO_SPREAD = "no spread"  # few seeds, whose differences are equal: for shares of few images that is often chance
@@ -37,33 +34,23 @@ MAIN_METRICS = (
 
 @dataclass(frozen=True)
 class Difference:
-    """One metric of one cell, B minus A."""
+    """One metric of one cell: the estimate of B minus A."""
 
     cell: CellName
     metric: str
-    seeds: tuple[int, ...]
-    mean_a: float
-    mean_b: float
-    n_equal: int  # pairs whose numbers are the same to the last bit
-    half_width: float | None  # of the 95 % interval over seeds; None without a spread
-    p: float | None  # two-sided, of the paired t test; None without a spread, and for identical numbers
-    p_adjusted: float | None = None
-
-    @property
-    def difference(self) -> float:
-        """Return the mean of B minus A."""
-        return self.mean_b - self.mean_a
+    estimate: Estimate
+    p_adjusted: float | None = None  # over all metrics; None without a spread, and for identical numbers
 
     @property
     def outcome(self) -> str:
         """Return what the seeds say of the metric."""
-        if self.n_equal == len(self.seeds):
+        if self.estimate.is_identical:
             return IDENTICAL
         if self.p_adjusted is None:
-            return ONE_SEED if len(self.seeds) == 1 else NO_SPREAD
+            return ONE_SEED if self.estimate.n == 1 else NO_SPREAD
         if self.p_adjusted >= ALPHA:
             return UNSEEN
-        return HIGHER if self.difference > 0 else LOWER
+        return HIGHER if self.estimate.difference > 0 else LOWER
 
 
 @dataclass(frozen=True)
@@ -93,17 +80,21 @@ class Lack:
 
 def differences(pairs: Iterable[Pairs], patterns: Sequence[str]) -> list[Difference]:
     """Return the differences of all metrics that fit a pattern and that every record has; Holm adjusts the p-values."""
-    found = [_difference(cell, name) for cell in pairs for name in _names(cell, patterns) if not _gaps(cell, name)]
-    adjusted = holm({place: one.p for place, one in enumerate(found) if one.p is not None})
+    found = [
+        Difference(cell.cell, name, _estimate(cell, name))
+        for cell in pairs
+        for name in _names(cell, patterns)
+        if not _gaps(cell, name)
+    ]
+    adjusted = holm_over({place: one.estimate for place, one in enumerate(found)})
     return [replace(one, p_adjusted=adjusted.get(place)) for place, one in enumerate(found)]
 
 
-def _difference(cell: Pairs, name: str) -> Difference:
-    a, b = (tuple(_number(record, name) for record in side) for side in (cell.a, cell.b))
-    paired, n_equal = Paired(cell.seeds, a, b), sum(one == other for one, other in zip(a, b, strict=True))
-    means = statistics.fmean(a), statistics.fmean(b)
-    half = paired.half_width() if paired.has_spread else None
-    return Difference(cell.cell, name, cell.seeds, *means, n_equal, half, paired.p)
+def _estimate(cell: Pairs, name: str) -> Estimate:
+    a, b = ({record.seed: _number(record, name) for record in side} for side in (cell.a, cell.b))
+    found = paired(a, b)
+    assert found is not None, "a cell of both folders has a seed in common"
+    return found
 
 
 def _number(record: Record, name: str) -> float:

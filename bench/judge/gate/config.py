@@ -2,25 +2,29 @@
 
 from __future__ import annotations
 
-import datetime
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
 
-import msgspec
 from msgspec import Meta
 
-from bench.core.errors import BenchError, ConfigError, unknown_name
+from bench.core.errors import BenchError, ConfigError
 from bench.core.project import REFERENCE
-from bench.core.toml import Sha256, Text, TomlTable, read_toml
+from bench.core.toml import Text, TomlTable, read_toml
 from bench.plan.cells import Cell, Selection, cells
 from bench.plan.recipes import profile, resolve
 from bench.plan.registry import manifest
 
 GATE = REFERENCE / "gate.toml"
 LEAST_REFERENCE = 8  # seeds; with fewer, t(k - 1) at Holm's levels is so wide that it hides any fault
-LEAST_FRESH = 2  # seeds; the exact checks compare seeds with each other
+LEAST_FRESH = 2  # seeds
+GONE = {
+    "repeat": "the tests train seeds twice",
+    "splits": "the tests compare splits with their hashes",
+    "waiver": "leave a cell that cannot run out of [[gated]]; seeds may diverge where seeds of the reference did",
+}
+"""Keys of older files, and what to do instead."""
 TRAIN = "{train}"  # stands for the recipe's training split in a metric's key
 
 Seed = Annotated[int, Meta(ge=0)]
@@ -55,15 +59,6 @@ class GatedCell:
         return resolve(manifest(self.approach), self.recipe).split
 
 
-class Waiver(TomlTable, frozen=True):
-    """Allows a cell to be missing, or some of its seeds to diverge, up to and including a day."""
-
-    cell: Text
-    until: datetime.date
-    reason: Text
-    diverged: tuple[Seed, ...] = ()  # reference seeds that diverged, so fresh ones may too; (): the cell may be missing
-
-
 class GatedRow(TomlTable, frozen=True):
     """Cells of one approach and protocol with the same metrics."""
 
@@ -72,13 +67,6 @@ class GatedRow(TomlTable, frozen=True):
     protocol: Literal["published", "common"]
     metrics: Annotated[tuple[GatedMetric, ...], Meta(min_length=1)]
     seeds: Annotated[int, Meta(ge=LEAST_FRESH)] | None = None  # None: all fresh seeds
-
-
-class Repeat(TomlTable, frozen=True):
-    """The cells that are trained twice, with one seed."""
-
-    seed: Seed  # a seed of the reference
-    cells: Annotated[tuple[Text, ...], Meta(min_length=1)]  # names of gated cells
 
 
 class Gate(TomlTable, frozen=True):
@@ -93,9 +81,6 @@ class Gate(TomlTable, frozen=True):
     fresh_seeds: Annotated[tuple[Seed, ...], Meta(min_length=LEAST_FRESH)]
     limit_s: Annotated[float, Meta(ge=1)]  # a fresh run should take at most so many seconds
     gated: Annotated[tuple[GatedRow, ...], Meta(min_length=1)]
-    repeat: Repeat
-    splits: dict[str, Sha256]  # "SPLIT/SEED" -> hash of its rows; "SPLIT" for splits that are the same for every seed
-    waivers: tuple[Waiver, ...] = msgspec.field(name="waiver", default=())
 
     @property
     def cells(self) -> list[GatedCell]:
@@ -115,7 +100,7 @@ class Gate(TomlTable, frozen=True):
         """Return the fresh seeds of a cell."""
         return self.fresh_seeds[: cell.n_seeds]
 
-    def planned(self, cell: GatedCell, seeds: Sequence[int], apart: bool = False) -> list[Cell]:
+    def planned(self, cell: GatedCell, seeds: Sequence[int]) -> list[Cell]:
         """Return the cell for each seed, as today's code would run it."""
         return cells(
             Selection(
@@ -126,14 +111,13 @@ class Gate(TomlTable, frozen=True):
                 profile=self.profile,
                 device=self.device,
                 precision=self.precision,
-                apart=apart,
             )
         )
 
 
 def load_gate(path: Path = GATE) -> Gate:
     """Read and check a gate file; raises ConfigError that names the file, the place and what is allowed."""
-    gate = read_toml(path, Gate, "gate file")
+    gate = read_toml(path, Gate, "gate file", gone=GONE)
     try:
         _check(gate)
     except BenchError as error:
@@ -152,12 +136,6 @@ def _check(gate: Gate) -> None:
         if cell.n_seeds > len(gate.fresh_seeds):
             raise ConfigError(f"{cell.name} asks for {cell.n_seeds} seeds; give at most {len(gate.fresh_seeds)}")
         gate.planned(cell, gate.seeds_of(cell))
-    for name in (*gate.repeat.cells, *(waiver.cell for waiver in gate.waivers)):
-        if name not in names:
-            raise unknown_name("gated cell", name, names)
-    for seed in (gate.repeat.seed, *(seed for waiver in gate.waivers for seed in waiver.diverged)):
-        if seed in gate.fresh_seeds:
-            raise ConfigError(f"seed {seed} is a fresh seed; give a seed of the reference")
 
 
 def _check_once(what: str, values: Sequence[object]) -> None:

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from bench.judge.alternatives.named import alternatives
+from bench.judge.comparison import ENOUGH
 from bench.judge.ladder.selection import cells_of, chosen
-from bench.judge.stats.rule import ENOUGH
 from bench.plan.cells import Cell, Selection, cells
 from bench.plan.costs import CostEstimate, seconds_of
 from bench.plan.manifests import DOCUMENTS

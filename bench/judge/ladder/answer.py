@@ -8,11 +8,10 @@ from typing import NamedTuple
 
 from bench.core.errors import unknown_name
 from bench.judge.claims import Claim, in_claim_unit
+from bench.judge.comparison import LEVEL, Estimate, paired
 from bench.judge.ladder.effects import Effect, Numbers
 from bench.judge.ladder.rungs import Estimator, Question, Step
-from bench.judge.samples import Sample
-from bench.judge.stats.paired import Paired, pair
-from bench.judge.stats.prediction import LEVEL
+from bench.judge.samples import Samples
 
 
 class LargestStep(NamedTuple):
@@ -22,7 +21,7 @@ class LargestStep(NamedTuple):
     share: float | None  # of the sum of all steps; None if the steps differ in sign
     way: float  # sum of all steps
     following: str  # name of the next largest step, '' if there is none
-    lead: Paired | None  # size of this step minus size of the next, by seed; None without common seeds
+    lead: Estimate | None  # size of this step minus size of the next, by seed; None without common seeds
     n_others: int  # number of all other steps
 
     @property
@@ -32,27 +31,26 @@ class LargestStep(NamedTuple):
         The choice is wrong if any of the other steps is truly the largest, so Bonferroni's adjustment divides the 5 %
         by their number.
         """
-        half = None if self.lead is None else self.lead.half_width(1 - (1 - LEVEL) / max(1, self.n_others))
-        return None if self.lead is None or half is None else (self.lead.mean - half, self.lead.mean + half)
+        return None if self.lead is None else self.lead.interval(1 - (1 - LEVEL) / max(1, self.n_others))
 
 
 class Walk(NamedTuple):
     """The steps from the baseline to the reported number, measured by one estimator."""
 
     estimator: Estimator
-    levels: tuple[Sample, ...]  # of each step, in the claim's unit
+    levels: tuple[Samples, ...]  # of each step, in the claim's unit
     added: Mapping[str, Effect]  # name of a step (not the first) -> what it adds, in the claim's unit
 
     @property
     def largest(self) -> LargestStep | None:
         """Return the largest step; None unless every step is measured."""
-        measured = [(name, effect.paired) for name, effect in self.added.items() if effect.paired is not None]
+        measured = [(name, one.estimate) for name, one in self.added.items() if one.estimate is not None]
         if len(measured) < len(self.added):
             return None
-        (name, largest), *others = sorted(measured, key=lambda one: -abs(one[1].mean))
-        way = sum(paired.mean for _, paired in measured)
-        goes_one_way = all(paired.mean * way >= 0 for _, paired in measured)
-        share = largest.mean / way if way and goes_one_way else None
+        (name, largest), *others = sorted(measured, key=lambda one: -abs(one[1].difference))
+        way = sum(one.difference for _, one in measured)
+        goes_one_way = all(one.difference * way >= 0 for _, one in measured)
+        share = largest.difference / way if way and goes_one_way else None
         following, lead = (others[0][0], _lead(largest, others[0][1])) if others else ("", None)
         return LargestStep(name, share, way, following, lead, len(others))
 
@@ -90,8 +88,8 @@ def _walk(estimator: Estimator, steps: Sequence[Step], numbers: Numbers, claim: 
     every = [set(values) for values, _ in found if values]
     same = set.intersection(*every) if every else set()  # seeds of all steps, so that sizes and levels add up
     levels = tuple(
-        Sample(
-            tuple(in_claim_unit(claim, value) for seed, value in values.items() if seed in same or not same),
+        Samples(
+            {seed: in_claim_unit(claim, value) for seed, value in values.items() if seed in same or not same},
             None if values else gaps[0],
         )
         for values, gaps in found
@@ -105,18 +103,20 @@ def _walk(estimator: Estimator, steps: Sequence[Step], numbers: Numbers, claim: 
 
 def _effect(effect: Effect, claim: Claim) -> Effect:
     """Convert an effect to the claim's unit."""
-    if effect.paired is None:
+    if effect.estimate is None:
         return effect
     before, after = (
-        tuple(in_claim_unit(claim, value) for value in ends) for ends in (effect.paired.before, effect.paired.after)
+        side.converted(lambda value: in_claim_unit(claim, value)).by_seed
+        for side in (effect.estimate.first, effect.estimate.second)
     )
-    return Effect(Paired(effect.paired.seeds, before, after), effect.gaps)
+    return Effect(paired(before, after), effect.gaps)
 
 
-def _lead(largest: Paired, following: Paired) -> Paired | None:
+def _lead(largest: Estimate, following: Estimate) -> Estimate | None:
     """Pair the sizes of two steps by seed. Each size is positive in the direction of its mean."""
-    sizes = [
-        dict(zip(one.seeds, (math.copysign(1, one.mean) * value for value in one.differences), strict=True))
-        for one in (following, largest)
-    ]
-    return pair(*sizes)
+    return paired(_sizes(following), _sizes(largest))
+
+
+def _sizes(step: Estimate) -> dict[int, float]:
+    sign, after = math.copysign(1, step.difference), step.second.by_seed
+    return {seed: sign * (after[seed] - value) for seed, value in step.first.by_seed.items()}

@@ -3,25 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from bench.core.records import Record
 from bench.core.text import FRACTION_DIFFERENCE
+from bench.judge.comparison import Estimate, leaves_unit_interval, paired
 from bench.judge.ladder.rungs import Ladder, Place, Rung
 from bench.judge.results import Results
 from bench.judge.samples import NO_RECORD, Gap, metric, unfinished
 from bench.judge.shorter import records_of
-from bench.judge.stats.paired import Paired, pair
 
 FRACTIONS = ("accuracy", "ece", "auroc", "refusal", "error", "held_out_error")  # quantities between 0 and 1
 SEEDS = 3  # that a printed command asks for, by default
 
 
-@dataclass(frozen=True)
-class Effect:
+class Effect(NamedTuple):
     """The change of one quantity on one data set."""
 
-    paired: Paired | None  # None if the two sides have no seed in common
+    estimate: Estimate | None  # after minus before, by seed; None if the two sides have no seed in common
     gaps: tuple[Gap, ...] = ()  # why seeds of either side have no number
 
 
@@ -67,7 +66,7 @@ class Numbers:
         """Return the differences, after minus before, of the seeds that have both numbers."""
         first, gaps = self.by_seed(before)
         second, more = self.by_seed(after)
-        found = pair(first, second)
+        found = paired(first, second)
         if first and not second:  # the side without any number comes first
             gaps, more = more, gaps
         gaps = tuple(dict.fromkeys((*gaps, *more)))
@@ -101,14 +100,15 @@ def seeds_lost(effect: Effect) -> list[Gap]:
 
 def effect_text(effect: Effect, quantity: str) -> str:
     """Return a difference as text, such as "+0.0016 [+0.0003, +0.0029]"; one seed has no interval."""
-    paired = effect.paired
-    assert paired is not None
+    found = effect.estimate
+    assert found is not None
     mark = "*" if seeds_lost(effect) else ""
-    if paired.identical:
+    if found.is_identical:
         return f"same{mark}"
-    text = FRACTION_DIFFERENCE.text(paired.mean)
-    if paired.interval is not None:
-        rough = "~" if quantity in FRACTIONS and paired.reaches_an_end() else ""
-        low, high = (FRACTION_DIFFERENCE.text(end) for end in paired.interval)
-        text += f" {rough}[{low}, {high}]"
+    text, interval = FRACTION_DIFFERENCE.text(found.difference), found.interval()
+    if interval is not None:
+        start = found.first.mean or 0.0
+        is_rough = quantity in FRACTIONS and leaves_unit_interval(start + interval[0], start + interval[1])
+        low, high = map(FRACTION_DIFFERENCE.text, interval)
+        text += f" {'~' * is_rough}[{low}, {high}]"
     return text + mark

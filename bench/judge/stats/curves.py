@@ -20,7 +20,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from bench.judge.claims import Claim, ClaimRow
-from bench.judge.stats.rule import ALPHA, ENOUGH, TOO_FEW, Evidence, evidence_of, is_exact
+from bench.judge.comparison import ALPHA, ENOUGH, Reported
+from bench.judge.samples import Samples
+from bench.judge.stats.rule import TOO_FEW, OnScale, is_exact, on_scale
 
 SEEN_BEFORE = "alsibahi2019/dropout_fcn/accuracy/mnist/train50k"
 """The curve that had been seen when the statistic was chosen."""
@@ -33,7 +35,7 @@ class Curve:
     name: str
     rows: tuple[ClaimRow, ...]  # the measured points, in the order of the claims
     n_points: int  # measured or not
-    evidence: Evidence | None  # None with fewer than two seeds, or where the seeds of the epochs are not the same
+    on_scale: OnScale | None  # None with fewer than two seeds, or where the seeds of the epochs are not the same
     smallest_p: float | None  # the smallest p-value of its points, times their number
     outcome: str = TOO_FEW
     p_adjusted: float | None = None  # over the document's claims, if the curve was tested
@@ -68,25 +70,25 @@ def curves(rows: Iterable[ClaimRow]) -> list[Curve]:
 
 
 def _curve(name: str, rows: Sequence[ClaimRow], n_points: int) -> Curve:
-    points = [evidence_of(row.claim, row.sample) for row in rows]
+    points = [on_scale(row.claim, row.sample) for row in rows]
     known = [point for point in points if point is not None]
-    smallest = min(1.0, len(rows) * min(point.p for point in known)) if known else None
+    smallest = min(1.0, len(rows) * min(point.estimate.p for point in known)) if known else None
     # Values have no seed numbers. The seeds count as the same if their number and their gaps are equal.
     are_same_seeds = len({(row.sample.n, row.sample.gap) for row in rows}) == 1 and len(known) == len(rows)
-    return Curve(name, tuple(rows), n_points, evidence_of_curve(known) if are_same_seeds else None, smallest)
+    return Curve(name, tuple(rows), n_points, curve_on_scale(known) if are_same_seeds else None, smallest)
 
 
-def evidence_of_curve(points: Sequence[Evidence]) -> Evidence:
-    """Return the evidence of a curve from that of its points, which have the same seeds in the same order."""
-    ours = np.array([point.values for point in points])
-    low, high = (np.array(ends) for ends in zip(*((point.low, point.high) for point in points), strict=True))
+def curve_on_scale(points: Sequence[OnScale]) -> OnScale:
+    """Return a curve as one claim, from its points, which have the same seeds in the same order."""
+    ours = np.array([point.ours.values for point in points])
+    low, high = np.array([(point.reported.low, point.reported.high) for point in points]).T
     margins = np.array([point.margin for point in points])
     runs = np.column_stack([ours, (low + high) / 2])
     mean, sd = runs.mean(axis=1), runs.std(axis=1, ddof=1)
     moves = sd > 0  # an epoch in which all runs are equal tells nothing
     if not moves.any():
-        return Evidence(tuple(np.zeros(ours.shape[1])), 0.0, 0.0, float(margins.mean()))
+        return OnScale(Samples.of([0.0] * ours.shape[1]), Reported(0.0, 0.0), float(margins.mean()))
     mean, sd = mean[moves], sd[moves]
     values = ((ours[moves] - mean[:, None]) / sd[:, None]).mean(axis=0)
-    ends = [float(((end[moves] - mean) / sd).mean()) for end in (low, high)]
-    return Evidence(tuple(values.tolist()), ends[0], ends[1], float((margins[moves] / sd).mean()))
+    first, last = (float(((end[moves] - mean) / sd).mean()) for end in (low, high))
+    return OnScale(Samples.of(values.tolist()), Reported(first, last), float((margins[moves] / sd).mean()))

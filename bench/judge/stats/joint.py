@@ -11,7 +11,6 @@ Source: Fisher 1932, Statistical Methods for Research Workers; Brown 1975 (Biome
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -19,7 +18,8 @@ from numpy.typing import NDArray
 from scipy import special
 
 from bench.core.seeds import stream_seed
-from bench.judge.stats.rule import Evidence
+from bench.judge.comparison import one_more_error
+from bench.judge.stats.rule import OnScale
 
 DUPLICATES = {
     "chopra2018.prose.forced_accuracy": "repeats random_module.forced_accuracy",
@@ -39,13 +39,13 @@ Floats = NDArray[np.float64]
 
 
 def joint_p(
-    document: str, claims: Sequence[tuple[str, Evidence]], shrinkage: float = SHRINKAGE, simulations: int = SIMULATIONS
+    document: str, claims: Sequence[tuple[str, OnScale]], shrinkage: float = SHRINKAGE, simulations: int = SIMULATIONS
 ) -> float:
     """Return the joint p-value of a document's claims and curves, each given with the approach that measured it."""
-    blocks: dict[tuple[str, int], list[Evidence]] = {}
-    for approach, evidence in claims:
-        blocks.setdefault((approach, evidence.n), []).append(evidence)
-    observed = sum(_fisher(np.array([[one.p for one in found]])).item() for found in blocks.values())
+    blocks: dict[tuple[str, int], list[OnScale]] = {}
+    for approach, claim in claims:
+        blocks.setdefault((approach, claim.ours.n), []).append(claim)
+    observed = sum(_fisher(np.array([[one.estimate.p for one in found]])).item() for found in blocks.values())
     simulated = np.zeros(simulations)
     for (approach, n), found in blocks.items():
         source = np.random.Generator(np.random.PCG64(stream_seed(0, f"{STREAM}/{document}/{approach}", n)))
@@ -56,18 +56,23 @@ def joint_p(
     return (reached + 1) / (simulations + 1)
 
 
-def simulated_p(claims: Sequence[Evidence], source: np.random.Generator, times: int, shrinkage: float) -> Floats:
+def simulated_p(claims: Sequence[OnScale], source: np.random.Generator, times: int, shrinkage: float) -> Floats:
     """Return the p-values [times, claims] of simulated reports, each one more run beside an approach's k seeds."""
-    k = claims[0].n
-    factor = np.linalg.cholesky(correlations(np.array([claim.values for claim in claims]), shrinkage))
+    k = claims[0].ours.n
+    factor = np.linalg.cholesky(correlations(np.array([claim.ours.values for claim in claims]), shrinkage))
     runs = source.standard_normal((times, k + 1, len(claims))) @ factor.T
     ours, report = runs[:, :k], runs[:, k]
     # Half of the print interval, in standard deviations. Rounding puts the run anywhere in its print interval.
-    half = np.array([(one.high - one.low) / 2 / one.sd if one.sd else 0.0 for one in claims])
+    half = np.array([_half_print(one) for one in claims])
     printed = report + half * source.uniform(-1, 1, report.shape)
     distance = np.maximum(0.0, np.abs(printed - ours.mean(axis=1)) - half)
-    t = distance / (ours.std(axis=1, ddof=1) * math.sqrt(1 + 1 / k))
+    t = distance / (ours.std(axis=1, ddof=1) * one_more_error(1.0, k))
     return np.asarray(np.where(distance > 0, 2 * special.stdtr(k - 1, -t), 1.0))
+
+
+def _half_print(claim: OnScale) -> float:
+    width = claim.reported.high - claim.reported.low
+    return width / 2 / claim.ours.sd if claim.ours.sd else 0.0
 
 
 def correlations(values: Floats, shrinkage: float) -> Floats:

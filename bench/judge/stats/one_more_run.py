@@ -1,92 +1,110 @@
-"""The distribution of one more run, given k runs, and the comparison of two such distributions.
+"""The distribution of one more run, given at least two runs that are not all equal.
 
-The distribution is Student's t, shifted and scaled; see `bench.judge.stats.prediction`. Two recipes have two such
-distributions. The ratio of their densities at a reported number says under which recipe it is likelier, and by how
-much. Their overlap says whether any number could tell the recipes apart.
+It is Student's t, shifted and scaled; see `bench.judge.comparison`. Two recipes have two such distributions. The ratio
+of their densities at a reported number says under which recipe it is likelier, and by how much. Their overlap says
+whether any number could tell the recipes apart.
 """
 
 from __future__ import annotations
 
+import functools
 import math
-from dataclasses import dataclass
-from functools import cache, cached_property
+import statistics
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
-from bench.judge.stats.prediction import prediction_error
+from bench.judge.comparison import one_more_error
+from bench.judge.samples import Samples
 
 _TINY = 1e-6  # times the scale: over a narrower interval the density counts as constant
 _CUTS = 1_000  # places that cut a distribution into parts of equal probability
+_NODES = 64  # of each of the two integrals: over the true mean, and over the true standard deviation
 
 Floats = NDArray[np.float64]
 
 
-@dataclass(frozen=True)
-class Predictive:
-    """The distribution of one more run, given at least two runs that are not all equal."""
-
-    mean: float
-    sd: float
-    n: int
-
-    @property
-    def scale(self) -> float:
-        """Return the scale of the t distribution."""
-        return prediction_error(self.sd, self.n)
-
-    def mass(self, low: float, high: float) -> float:
-        """Return the probability of an interval, with full precision in both tails."""
-        left, right = (low - self.mean) / self.scale, (high - self.mean) / self.scale
-        if left > 0:  # mirror an upper tail: there both probabilities are near 1, and small differences are lost
-            left, right = -right, -left
-        return float(special.stdtr(self.n - 1, right) - special.stdtr(self.n - 1, left))
-
-    def density(self, low: float, high: float) -> float:
-        """Return the mean density over an interval; if both ends are equal, the density there."""
-        if high - low > _TINY * self.scale:
-            return self.mass(low, high) / (high - low)
-        return self._density_at((low + high) / 2)
-
-    def sds_away(self, low: float, high: float) -> float:
-        """Return the distance of an interval from the mean, in standard deviations of the runs; 0 inside."""
-        return max(0.0, low - self.mean, self.mean - high) / self.sd
-
-    def _density_at(self, value: float) -> float:
-        freedom, t = self.n - 1, (value - self.mean) / self.scale
+def density(runs: Samples, low: float, high: float) -> float:
+    """Return the mean density over an interval; if both ends are equal, the density there."""
+    mean, scale, freedom = _shape(runs)
+    left, right = (low - mean) / scale, (high - mean) / scale
+    if high - low <= _TINY * scale:
+        t = (left + right) / 2
         log_constant = special.gammaln((freedom + 1) / 2) - special.gammaln(freedom / 2)
         log_shape = -(freedom + 1) / 2 * math.log1p(t * t / freedom)
-        return math.exp(float(log_constant) + log_shape) / (math.sqrt(freedom * math.pi) * self.scale)
-
-    @cached_property
-    def cuts(self) -> Floats:
-        """Return the places that cut the distribution into `_CUTS` parts of equal probability."""
-        return np.asarray(self.mean + self.scale * _t_cuts(self.n - 1))
-
-    def masses_between(self, places: Floats) -> Floats:
-        """Return the probabilities below the first place, between each two and above the last."""
-        below = special.stdtr(self.n - 1, (places - self.mean) / self.scale)
-        return np.diff(below, prepend=0.0, append=1.0)
+        return math.exp(float(log_constant) + log_shape) / (math.sqrt(freedom * math.pi) * scale)
+    if left > 0:  # mirror an upper tail: there both probabilities are near 1, and small differences are lost
+        left, right = -right, -left
+    return float(special.stdtr(freedom, right) - special.stdtr(freedom, left)) / (high - low)
 
 
-@cache
-def _t_cuts(freedom: int) -> Floats:
-    """Return the places that cut Student's t into `_CUTS` parts of equal probability."""
-    return np.asarray(special.stdtrit(freedom, np.arange(1, _CUTS) / _CUTS))
+def density_ratio(first: Samples, second: Samples, low: float, high: float) -> float:
+    """Return how many times likelier an interval is after the first runs than after the second; may be inf."""
+    below = density(second, low, high)
+    return density(first, low, high) / below if below else math.inf
 
 
-def overlap(first: Predictive, second: Predictive) -> float:
+def overlap(first: Samples, second: Samples) -> float:
     """Return the overlap of two distributions, from 0 to 1: the integral of the smaller density.
 
     The cuts of both distributions divide the axis into parts. In each part the smaller of the two probabilities counts.
     Only parts in which the densities cross have an error, each less than 1 / `_CUTS`.
     """
-    places = np.union1d(first.cuts, second.cuts)
-    return float(np.minimum(first.masses_between(places), second.masses_between(places)).sum())
+    shapes = [_shape(runs) for runs in (first, second)]
+    places = np.union1d(*(mean + scale * _t_cuts(freedom) for mean, scale, freedom in shapes))
+    below = (special.stdtr(freedom, (places - mean) / scale) for mean, scale, freedom in shapes)
+    masses = (np.diff(one, prepend=0.0, append=1.0) for one in below)
+    return float(np.minimum(*masses).sum())
 
 
-def density_ratio(first: Predictive, second: Predictive, low: float, high: float) -> float:
-    """Return how many times likelier an interval is under the first distribution than under the second; may be inf."""
-    below = second.density(low, high)
-    return first.density(low, high) / below if below else math.inf
+def _shape(runs: Samples) -> tuple[float, float, int]:
+    """Return location, scale and degrees of freedom of the t distribution."""
+    assert runs.sd, "at least two runs that are not all equal"
+    return statistics.fmean(runs.values), one_more_error(runs.sd, runs.n), runs.n - 1
+
+
+@functools.cache
+def _t_cuts(freedom: int) -> Floats:
+    """Return the places that cut Student's t into `_CUTS` parts of equal probability."""
+    return np.asarray(special.stdtrit(freedom, np.arange(1, _CUTS) / _CUTS))
+
+
+def best_of_p(runs: Samples, low: float, high: float, tries: int) -> float:
+    """Return the two-sided p-value of a report that is the highest of several runs.
+
+    Args:
+        runs: at least two of ours.
+        low: lowest number that prints as the report.
+        high: the highest one.
+        tries: number of reported runs of which the highest was kept.
+    """
+    assert runs.sd is not None, "at least two runs"
+    mean, sd, n = statistics.fmean(runs.values), runs.sd, runs.n
+    if sd == 0:
+        return 1.0 if low <= mean <= high else 0.0
+    below, above = _highest_below((high - mean) / sd, n, tries), 1 - _highest_below((low - mean) / sd, n, tries)
+    # p of one run: the integral is 0 far out
+    one_above = float(special.stdtr(n - 1, (mean - low) / one_more_error(sd, n)))
+    return min(1.0, 2 * below, 2 * max(above, one_above))
+
+
+def _highest_below(t: float, n: int, tries: int) -> float:
+    """Return P(highest of several new runs < m + t s), for mean m and standard deviation s of n runs.
+
+    The runs are standard normal. Let z be standard normal, and w^2 (n - 1) chi squared with n - 1 degrees of freedom.
+    Then m = z / sqrt(n) and s = w. Given m and s, the new runs are independent, so the probability is the mean of
+    Phi(t w + z / sqrt(n))^tries over w and z.
+    """
+    w, m, weights = _nodes(n)
+    inside = special.ndtr(t * w[:, None] + m[None, :]) ** tries
+    return float(weights @ inside @ weights)
+
+
+@functools.cache
+def _nodes(n: int) -> tuple[Floats, Floats, Floats]:
+    """Return values of w, values of z / sqrt(n), and the weights of both, `_NODES` numbers each."""
+    places, weights = special.roots_legendre(_NODES)
+    share = (places + 1) / 2
+    w = np.sqrt(special.chdtri(n - 1, share) / (n - 1))
+    return w, special.ndtri(share) / math.sqrt(n), weights / 2

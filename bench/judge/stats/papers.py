@@ -19,10 +19,11 @@ from bench.core.csv_rows import CsvRow, read_csv
 from bench.core.project import REFERENCE
 from bench.core.toml import Text
 from bench.judge.claims import Claim
+from bench.judge.comparison import ENOUGH
 from bench.judge.results import Results
-from bench.judge.samples import Sample, metrics_of
+from bench.judge.samples import Samples, metrics_of
 from bench.judge.shorter import records_of
-from bench.judge.stats.rule import ENOUGH, Verdict, judge_one
+from bench.judge.stats.rule import Verdict, judge_one
 
 PAPERS = REFERENCE / "papers.csv"
 OBTAINED = {
@@ -150,7 +151,7 @@ def paper_verdicts(claims: Sequence[PaperClaim], results: Results) -> list[Paper
     ]
 
 
-def _sample(claim: PaperClaim, metric: str, results: Results) -> Sample:
+def _sample(claim: PaperClaim, metric: str, results: Results) -> Samples:
     return metrics_of(records_of(results, claim.approach, claim.recipe, "published"), f"mnist/test10k/{metric}")
 
 

@@ -15,9 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bench.judge.stats.paired import pair
-from bench.judge.stats.prediction import holm
-from bench.judge.stats.rule import ALPHA
+from bench.judge.comparison import ALPHA, holm, paired
 
 
 class Rank(NamedTuple):
@@ -41,15 +39,15 @@ class Order(NamedTuple):
 def orders(numbers: Mapping[str, Mapping[int, float]], *, is_higher_better: bool) -> list[Order]:
     """Return the pairs of methods that the seeds can tell apart, from each method's numbers by seed."""
     pairs = {
-        (one, other): paired
+        (one, other): found
         for one, other in itertools.combinations(numbers, 2)
-        if (paired := pair(numbers[one], numbers[other])) is not None and paired.n > 1
+        if (found := paired(numbers[one], numbers[other])) is not None and found.n > 1
     }
-    # Identical numbers have no p-value. Nothing tells them apart.
-    adjusted = holm({both: 1.0 if paired.p is None else paired.p for both, paired in pairs.items()})
+    # Nothing tells identical numbers apart.
+    adjusted = holm({both: found.p if found.is_testable else 1.0 for both, found in pairs.items()})
     return [
-        Order(other, one) if (paired.mean > 0) == is_higher_better else Order(one, other)
-        for (one, other), paired in pairs.items()
+        Order(other, one) if (found.difference > 0) == is_higher_better else Order(one, other)
+        for (one, other), found in pairs.items()
         if adjusted[one, other] < ALPHA
     ]
 

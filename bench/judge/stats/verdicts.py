@@ -12,10 +12,10 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from bench.judge.claims import Claim, ClaimRow
+from bench.judge.comparison import ALPHA, holm_over
 from bench.judge.stats.curves import Curve, curve_name, curves
 from bench.judge.stats.joint import DUPLICATES, joint_p
-from bench.judge.stats.prediction import holm
-from bench.judge.stats.rule import ALPHA, Evidence, Verdict, conclude, is_exact, testable
+from bench.judge.stats.rule import OnScale, Verdict, conclude, is_exact, testable
 
 
 @dataclass(frozen=True)
@@ -55,16 +55,16 @@ class Judgement:
         """Return the joint p-value of the end results and the curves of each document."""
         found = self._joint_claims()
         for curve in self.curves:
-            if curve.p_adjusted is not None and curve.evidence is not None:
-                found.setdefault(curve.first.source, []).append((curve.first.approach, curve.evidence))
+            if curve.p_adjusted is not None and curve.on_scale is not None:
+                found.setdefault(curve.first.source, []).append((curve.first.approach, curve.on_scale))
         return {document: joint_p(document, claims) for document, claims in found.items()}
 
-    def _joint_claims(self) -> dict[str, list[tuple[str, Evidence]]]:
-        found: dict[str, list[tuple[str, Evidence]]] = {}
+    def _joint_claims(self) -> dict[str, list[tuple[str, OnScale]]]:
+        found: dict[str, list[tuple[str, OnScale]]] = {}
         for verdict in self.ends:
-            claim, evidence = verdict.claim, verdict.evidence
-            if verdict.p_adjusted is not None and evidence is not None and claim.id not in DUPLICATES:
-                found.setdefault(claim.source, []).append((claim.approach, evidence))
+            claim, on_scale = verdict.claim, verdict.on_scale
+            if verdict.p_adjusted is not None and on_scale is not None and claim.id not in DUPLICATES:
+                found.setdefault(claim.source, []).append((claim.approach, on_scale))
         return found
 
     def of_documents(self, documents: Collection[str]) -> Judgement:
@@ -95,16 +95,16 @@ def _tests(rows: Iterable[ClaimRow], its_curves: Sequence[Curve]) -> dict[str, t
     """Return the adjusted p-value and the level of each tested claim and curve of one document."""
     in_curves = {row.claim.id for curve in its_curves for row in curve.rows}
     lasts = {last.claim.id for curve in its_curves if (last := _last_accuracy(curve)) is not None}
-    p_values: dict[str, float] = {}
-    for row in rows:
-        is_alone = row.claim.id not in in_curves or row.claim.id in lasts
-        evidence = testable(row.claim, row.sample)
-        if is_alone and evidence is not None:
-            p_values[row.claim.id] = evidence.p
+    estimates = {
+        row.claim.id: testable(row.claim, row.sample)
+        for row in rows
+        if row.claim.id not in in_curves or row.claim.id in lasts
+    }
     for curve in its_curves:
-        if curve.evidence is not None and curve.is_testable:
-            p_values[curve.name] = curve.evidence.p
-    return {name: (p, ALPHA / len(p_values)) for name, p in holm(p_values).items()}
+        if curve.on_scale is not None and curve.is_testable:
+            estimates[curve.name] = curve.on_scale.estimate
+    adjusted = holm_over(estimates)
+    return {name: (p, ALPHA / len(adjusted)) for name, p in adjusted.items()}
 
 
 def _last_accuracy(curve: Curve) -> ClaimRow | None:
@@ -115,10 +115,10 @@ def _last_accuracy(curve: Curve) -> ClaimRow | None:
 
 
 def _judge_curve(curve: Curve, test: tuple[float, float] | None) -> Curve:
-    if test is None or curve.evidence is None:
+    if test is None or curve.on_scale is None:
         return curve
     p, level = test
-    return replace(curve, outcome=curve.evidence.outcome(p), p_adjusted=p, level=level)
+    return replace(curve, outcome=curve.on_scale.outcome(p), p_adjusted=p, level=level)
 
 
 def _judge_row(row: ClaimRow, judged: Mapping[str, Curve], tests: Mapping[str, tuple[float, float]]) -> Verdict:

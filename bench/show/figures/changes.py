@@ -6,11 +6,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
+from bench.judge.comparison import Estimate
 from bench.judge.ladder.effects import effects
 from bench.judge.ladder.rungs import MNIST, Ladder
 from bench.judge.ladder.selection import chosen
 from bench.judge.results import described
-from bench.judge.stats.paired import Paired
 from bench.show.figures.figure import FIELD, Absent, Figure
 from bench.show.figures.style import COLOURS, FAINT, NARROW, REPORTED, SMALL, WIDTH, Drawing, canvas
 from bench.show.material import Material
@@ -35,7 +35,7 @@ class Change:
 
     subject: str  # what is changed
     name: str  # of the change
-    paired: Paired
+    estimate: Estimate
 
 
 def make(material: Material) -> Iterator[Figure | Absent]:
@@ -56,14 +56,14 @@ def _mistakes(material: Material) -> Figure | Absent:
 def _ladder(material: Material, ladder: Ladder) -> Iterator[Figure | Absent]:
     name, title = f"ladder-{ladder.approach}", f"What each change does to the test accuracy of {ladder.approach}"
     found = [(rung, given[WHAT]) for rung, given in effects(ladder, material.numbers) if WHAT in given]
-    changes = [Change(rung.name, rung.kind, effect.paired) for rung, effect in found if effect.paired]
+    changes = [Change(rung.name, rung.kind, effect.estimate) for rung, effect in found if effect.estimate]
     if not found:
         return
     if not changes:
         reason = f"no change is measured; python -m bench ladder {ladder.approach} --run does"
         yield Absent(name, title, FIELD, reason)
         return
-    absent = [f"{rung.name} ({rung.kind})" for rung, effect in found if effect.paired is None]
+    absent = [f"{rung.name} ({rung.kind})" for rung, effect in found if effect.estimate is None]
     without = f" Not measured: {', '.join(absent)}." if absent else ""
     caption = (
         "Share of the test images classified right, mean probability of 100 draws, as in the table's column "
@@ -73,7 +73,7 @@ def _ladder(material: Material, ladder: Ladder) -> Iterator[Figure | Absent]:
 
 
 def _figure(material: Material, name: str, title: str, caption: str, changes: Sequence[Change]) -> Figure:
-    seeds = {seed for change in changes for seed in change.paired.seeds}
+    seeds = {seed for change in changes for seed in change.estimate.first.by_seed}
     conditions = described((material.profile, material.device, material.precision), seeds)
     wide, narrow = (partial(draw_changes, changes, width) for width in (WIDTH, NARROW))
     return Figure(name, title, f"{caption} {conditions}", FIELD, wide, narrow=narrow)
@@ -86,12 +86,13 @@ def draw_changes(changes: Sequence[Change], width: float = WIDTH) -> Drawing:
     axes = drawing.subplots()
     axes.axvline(0, color=FAINT, linewidth=1)
     for row, change in enumerate(changes):
-        is_clear = change.paired.excludes_zero
+        points, interval = 100 * change.estimate.difference, change.estimate.interval()
+        is_clear = change.estimate.excludes_zero
         colour = CLEAR if is_clear else REPORTED
-        if change.paired.interval is not None:
-            axes.plot([100 * end for end in change.paired.interval], [row, row], color=colour, linewidth=1.6)
-        axes.plot(100 * change.paired.mean, row, "o" if is_clear else "|", color=colour, markersize=6)
-        text = f"{100 * change.paired.mean:+.2f}, n = {change.paired.n}"
+        if interval is not None:
+            axes.plot([100 * end for end in interval], [row, row], color=colour, linewidth=1.6)
+        axes.plot(points, row, "o" if is_clear else "|", color=colour, markersize=6)
+        text = f"{points:+.2f}, n = {change.estimate.n}"
         axes.annotate(text, (1, row), xycoords=("axes fraction", "data"), va="center", ha="right", fontsize=SMALL)
     between = "\n" if is_narrow else ": "
     axes.set_yticks(range(len(changes)), [f"{one.subject}{between}{one.name}" for one in changes])

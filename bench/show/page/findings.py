@@ -11,9 +11,9 @@ from bench.core.text import counted, listed
 from bench.data.manifest import OOD_LABELS
 from bench.judge.alternatives.named import CORRECTED
 from bench.judge.alternatives.weighing import COMMON, OVERWHELMING
-from bench.judge.samples import Sample
+from bench.judge.comparison import AGREES, COARSE, DIFFERS, ENOUGH
+from bench.judge.samples import Samples
 from bench.judge.stats.papers import PAPER
-from bench.judge.stats.rule import AGREES, COARSE, DIFFERS, ENOUGH
 from bench.plan.registry import manifest
 from bench.show.beside import MINE
 from bench.show.figures import confidence as confidence_figure
@@ -84,9 +84,9 @@ def _differing(material: Material) -> str:
 
 def _curves(material: Material) -> Iterator[str]:
     found = [one for one in material.judgement.curves if one.outcome in (AGREES, COARSE, DIFFERS)]
-    differing = [one.evidence for one in found if one.outcome == DIFFERS]
+    differing = [one.on_scale for one in found if one.outcome == DIFFERS]
     if differing:
-        is_small = all(one is not None and one.distance <= one.margin for one in differing)
+        is_small = all(one is not None and one.estimate.difference <= one.margin for one in differing)
         matters = ", by less than the margin" if is_small else ""
         yield f"Of {counted(len(found), 'training curve')}, " + (
             f"{_count(len(found) - len(differing), 'agrees', 'agree')} and "
@@ -141,7 +141,7 @@ def _bayesian(networks: dict[RecipePlace, Sureness]) -> dict[RecipePlace, Surene
     return {place: one for place, one in networks.items() if not _is_plain(place.approach)}
 
 
-def _span(samples: Iterable[Sample]) -> str:
+def _span(samples: Iterable[Samples]) -> str:
     """Return the smallest and the largest mean of percentages: "4 to 96 %"."""
     return _range(map(_mean, samples))
 
@@ -246,7 +246,7 @@ def worth(material: Material) -> str:
     if not measured:
         return NOT_MEASURED
     clear = [one for one in measured if one.is_clear]
-    clear.sort(key=lambda one: -abs(one.accuracy.mean if one.accuracy else 0))
+    clear.sort(key=lambda one: -abs(one.accuracy.difference if one.accuracy else 0))
     return f"{_effects(clear, len(measured))}{_unclear(measured)}{_reports_with_mistakes(material)}"
 
 
@@ -301,10 +301,11 @@ def _effects(clear: Sequence[Mistake], measured: int) -> str:
 
 def _effect(one: Mistake, unit: str = "", what: str = "") -> str:
     change = one.accuracy
+    interval = None if change is None else change.interval()
     assert change is not None
-    assert change.interval is not None
-    low, high = (f"{100 * end:+.2f}" for end in change.interval)
-    size = f"{100 * change.mean:+.2f}{unit} [{what}{low} to {high}, {counted(change.n, 'seed')}]"
+    assert interval is not None
+    low, high = (f"{100 * end:+.2f}" for end in interval)
+    size = f"{100 * change.difference:+.2f}{unit} [{what}{low} to {high}, {counted(change.n, 'seed')}]"
     return f"{one.approach} by {size} (correction: {one.rung.title})"
 
 
@@ -313,7 +314,7 @@ def _count(count: int, one: str, more: str) -> str:
     return f"{count} {one if count == 1 else more}"
 
 
-def _mean(sample: Sample) -> float:
+def _mean(sample: Samples) -> float:
     assert sample.mean is not None
     return sample.mean
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from bench.core.text import counted
 from bench.judge.compare.differences import IDENTICAL, Difference, Lack, RowTest
+from bench.judge.comparison import Estimate
 from bench.show.table import Table
 from bench.show.tables.render import escape, markdown_grid
 from bench.show.terminal import shown
@@ -78,14 +79,32 @@ def rows_table(found: Comparison) -> Table:
 
 def as_json(found: Comparison) -> dict[str, object]:
     """Return the comparison as plain values."""
-    differences = [
-        {**dataclasses.asdict(one), "difference": one.difference, "outcome": one.outcome} for one in found.differences
-    ]
+    differences = [{**_fields(one), "p_adjusted": one.p_adjusted, "outcome": one.outcome} for one in found.differences]
     rows = [dataclasses.asdict(one) for one in found.rows]
     lacking = [dataclasses.asdict(one) for one in found.lacking]
     names = ("made", "conditions", "only_a", "only_b", "problems")
     lists = {name: list(getattr(found, name)) for name in names}
     return {"differences": differences, "not_compared": lacking, "rows": rows, **lists}
+
+
+def _fields(one: Difference) -> dict[str, object]:
+    found = one.estimate
+    return {
+        "cell": one.cell,
+        "metric": one.metric,
+        "seeds": list(found.first.by_seed),
+        "mean_a": found.first.mean,
+        "mean_b": found.second.mean,
+        "n_equal": _n_equal(found),
+        "difference": found.difference,
+        "half_width": found.half_width() if found.has_spread else None,
+        "p": found.p if found.is_testable else None,
+    }
+
+
+def _n_equal(found: Estimate) -> int:
+    """Return how many seeds have the same number on both sides, to the last bit."""
+    return sum(one == other for one, other in zip(found.first.values, found.second.values, strict=True))
 
 
 def _lacks(found: Comparison) -> list[str]:
@@ -97,18 +116,18 @@ def _lacks(found: Comparison) -> list[str]:
 
 
 def _row(one: Difference) -> list[str]:
-    interval = "-"
-    if one.half_width is not None:
-        interval = f"{one.difference - one.half_width:+.3g} .. {one.difference + one.half_width:+.3g}"
-    equal = f"{one.n_equal} equal of " if 0 < one.n_equal < len(one.seeds) else ""
+    found, n_equal = one.estimate, _n_equal(one.estimate)
+    ends = found.interval() if found.has_spread else None
+    interval = "-" if ends is None else "{:+.3g} .. {:+.3g}".format(*ends)
+    equal = f"{n_equal} equal of " if 0 < n_equal < found.n else ""
     return [
         "/".join(one.cell),
         one.metric,
-        f"{one.mean_a:.5g}",
-        f"{one.mean_b:.5g}",
-        "0" if one.outcome == IDENTICAL else f"{one.difference:+.3g}",
+        f"{found.first.mean:.5g}",
+        f"{found.second.mean:.5g}",
+        "0" if one.outcome == IDENTICAL else f"{found.difference:+.3g}",
         "-" if one.outcome == IDENTICAL else interval,
-        f"{equal}{len(one.seeds)}",
+        f"{equal}{found.n}",
         "-" if one.p_adjusted is None else f"{one.p_adjusted:.2g}",
         one.outcome,
     ]

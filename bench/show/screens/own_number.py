@@ -25,7 +25,7 @@ def own_text(judged: JudgedNumber, width: int) -> str:
 
 def _parts(judged: JudgedNumber) -> list[tuple[str, str]]:
     own, verdict, claim = judged.own, judged.verdict, judged.verdict.claim
-    interval, sample, evidence = print_interval(claim), verdict.sample, verdict.evidence
+    interval, sample, on_scale = print_interval(claim), verdict.sample, verdict.on_scale
     where = f"{judged.key} of {own.approach} {own.recipe}, protocol {own.protocol}"
     parts = [
         ("verdict", outcome_text(verdict)),
@@ -34,20 +34,24 @@ def _parts(judged: JudgedNumber) -> list[tuple[str, str]]:
     ]
     if sample.mean is not None and sample.sd is not None:
         parts.append(("measured", f"{sample.mean:.5g} +- {sample.sd:.2g} ({sample.n} seeds)"))
-    if evidence is not None and evidence.has_spread:
-        assert verdict.interval is not None, "a verdict with evidence has an interval"
+    if on_scale is not None and on_scale.estimate.has_spread:
+        assert verdict.interval is not None, "a verdict on a scale has an interval"
         low, high = verdict.interval
-        below, n = evidence.percentile * evidence.n / 100, evidence.n  # a run that prints like the report counts half
+        below, n = (
+            on_scale.percentile * on_scale.ours.n / 100,
+            on_scale.ours.n,
+        )  # a run that prints like the report counts half
         above = f"all {n} of our runs" if below == n else f"{below:.3g} of our {n} runs"
         parts += [
             (
                 "one of ours?",
-                f"p {evidence.p:.2g} that one more run of ours lies at least as far from our mean; above {above}",
+                f"p {on_scale.estimate.p:.2g} that one more run of ours lies at least as far from our mean; "
+                f"above {above}",
             ),
             (
                 "how sharply?",
                 f"one more run of ours: {low:.4g} to {high:.4g} in 95 of 100 cases; shifts below "
-                f"{verdict.in_words(evidence.resolution(verdict.level))} might not have shown; the margin, "
+                f"{verdict.in_words(on_scale.estimate.resolution(verdict.level))} might not have shown; the margin, "
                 f"{claim.margin:.3g}, is {claim.margin_reason}",
             ),
         ]
@@ -57,8 +61,8 @@ def _parts(judged: JudgedNumber) -> list[tuple[str, str]]:
 
 def own_json(judged: JudgedNumber) -> dict[str, object]:
     """Return the verdict and its numbers as plain values for JSON."""
-    verdict, found = judged.verdict, judged.verdict.evidence
-    evidence = found if found is not None and found.has_spread else None
+    verdict, found = judged.verdict, judged.verdict.on_scale
+    on_scale = found if found is not None and found.estimate.has_spread else None
     return {
         **dataclasses.asdict(judged.own),
         "key": judged.key,
@@ -67,9 +71,9 @@ def own_json(judged: JudgedNumber) -> dict[str, object]:
         "values": list(verdict.sample.values),
         "verdict": verdict.outcome,
         "reason": why(verdict),
-        "p": evidence and evidence.p,
-        "percentile": evidence and evidence.percentile,
-        "interval": evidence and verdict.interval,
-        "resolution": evidence and evidence.resolution(verdict.level),
+        "p": on_scale and on_scale.estimate.p,
+        "percentile": on_scale and on_scale.percentile,
+        "interval": on_scale and verdict.interval,
+        "resolution": on_scale and on_scale.estimate.resolution(verdict.level),
         "alternatives": against_json(judged.against),
     }

@@ -6,8 +6,9 @@ import textwrap
 from collections.abc import Iterator, Mapping
 
 from bench.core.text import counted
+from bench.judge.comparison import AGREES, COARSE, DIFFERS
 from bench.judge.stats.curves import SEEN_BEFORE, Curve
-from bench.judge.stats.rule import AGREES, COARSE, DIFFERS, Verdict
+from bench.judge.stats.rule import Verdict
 from bench.judge.stats.verdicts import Judgement
 from bench.show.outcomes import counts, how_far, why
 from bench.show.reasoning import CHOSEN_AFTER, NAME_WIDTH, ours_text, outcome_text, p_text
@@ -77,7 +78,7 @@ def _curves_text(judgement: Judgement, width: int) -> str:
 def _curve_line(one: Curve, width: int) -> str:
     source, approach, metric, _, split = one.name.split("/")
     name = _cut(f"{source} {approach} {metric}, {split}", CURVE)
-    p = p_text(one.evidence.p if one.evidence else None)
+    p = p_text(one.on_scale.estimate.p if one.on_scale else None)
     before = p_text(one.smallest_p)
     return f"{name:<{CURVE}} {p:>{P}} {before:>{P}} {_words(one, width)}"
 
@@ -85,8 +86,8 @@ def _curve_line(one: Curve, width: int) -> str:
 def _every(judgement: Judgement, width: int) -> Iterator[str]:
     ids = max((len(verdict.claim.id) for verdict in judgement.verdicts), default=0)
     for verdict in judgement.verdicts:
-        evidence = verdict.evidence
-        numbers = f"{p_text(evidence.p if evidence else None):>{P}}"
+        on_scale = verdict.on_scale
+        numbers = f"{p_text(on_scale.estimate.p if on_scale else None):>{P}}"
         if width >= WIDE:
             numbers = f"{reported_text(verdict):>{REPORTED}} {ours_text(verdict):<{OURS}} {numbers}"
         yield f"{verdict.claim.id:<{ids}} {numbers} {verdict.outcome}"
@@ -97,10 +98,10 @@ def _line(verdict: Verdict, names: Mapping[str, str], width: int) -> str:
     name = names.get(claim.id) or claim.id.partition(".")[2].replace(".", " ").replace("_", " ")
     if verdict.curve:
         name = f"{name} *"
-    p = p_text(verdict.evidence.p if verdict.evidence else None)
+    p = p_text(verdict.on_scale.estimate.p if verdict.on_scale else None)
     words = _words(verdict, width)
     if width >= WIDE:
-        percentile = "-" if verdict.evidence is None else f"{verdict.evidence.percentile:.0f}"
+        percentile = "-" if verdict.on_scale is None else f"{verdict.on_scale.percentile:.0f}"
         words = f"{percentile:>4} {words}"
     return _cells(f" {name}", reported_text(verdict), ours_text(verdict), p, words)
 

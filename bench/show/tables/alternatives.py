@@ -19,9 +19,10 @@ from bench.judge.alternatives.weighing import (
     against,
 )
 from bench.judge.claims import Claim
+from bench.judge.comparison import ENOUGH
 from bench.judge.results import Results
 from bench.judge.samples import Gap
-from bench.judge.stats.rule import ENOUGH, Verdict
+from bench.judge.stats.rule import Verdict
 from bench.judge.stats.verdicts import Judgement, is_end
 from bench.show.reasoning import NAME_WIDTH, explain
 from bench.show.table import Entry, Linked, Measured, Missing, Table, of_claim

@@ -6,11 +6,11 @@ from typing import Literal
 
 from bench.core.text import Digits, counted
 from bench.judge.claims import Claim
+from bench.judge.comparison import Estimate
 from bench.judge.ladder.answer import Answer, LargestStep, Walk
 from bench.judge.ladder.effects import Effect
 from bench.judge.ladder.rungs import Step
 from bench.judge.results import Results
-from bench.judge.stats.paired import Paired
 from bench.show.table import Entry, Measured, Missing, Table
 from bench.show.tables.reported import ABSENT
 
@@ -61,13 +61,13 @@ def _step_row(answer: Answer, place: int) -> list[Entry]:
 
 
 def _added(effect: Effect) -> Missing | str:
-    paired = effect.paired
-    if paired is None:
+    found = effect.estimate
+    if found is None:
         return Missing(effect.gaps[0])
-    text = ADDED.text(paired.mean)
-    if paired.interval is not None:
-        low, high = map(ADDED.text, paired.interval)
-        text += f" [{low}, {high}] ({paired.n})"
+    text, interval = ADDED.text(found.difference), found.interval()
+    if interval is not None:
+        low, high = map(ADDED.text, interval)
+        text += f" [{low}, {high}] ({found.n})"
     return text
 
 
@@ -80,19 +80,19 @@ def _conclusion(walk: Walk, unit: str) -> str:
     """Say which steps raise the number, lower it or do neither clearly, and which is the largest."""
     groups: dict[Direction, list[str]] = {direction: [] for direction in WORDS}
     for name, effect in walk.added.items():
-        only = " (one seed)" if effect.paired and effect.paired.n == 1 else ""
-        groups[_direction(effect.paired)].append(name + only)
+        only = " (one seed)" if effect.estimate and effect.estimate.n == 1 else ""
+        groups[_direction(effect.estimate)].append(name + only)
     said = "; ".join(f"{WORDS[direction]} {', '.join(names)}" for direction, names in groups.items() if names)
     return f"{said}. {_largest(walk.largest, unit)}"
 
 
-def _direction(paired: Paired | None) -> Direction:
+def _direction(found: Estimate | None) -> Direction:
     """Return whether a change raises or lowers the number; one seed has no interval, so its sign decides."""
-    if paired is None:
+    if found is None:
         return "not measured"
-    if paired.n > 1 and not paired.excludes_zero:
+    if found.n > 1 and not found.excludes_zero:
         return "unclear"
-    return "raises" if paired.mean > 0 else "lowers"
+    return "raises" if found.difference > 0 else "lowers"
 
 
 def _largest(found: LargestStep | None, unit: str) -> str:
@@ -111,7 +111,7 @@ def _lead(found: LargestStep, unit: str) -> str:
         return f"; {'no seed' if found.lead is None else 'one seed'} in common with {found.following}, a first look"
     low, high = interval
     chosen = f", adjusted for {found.n_others} comparisons" if found.n_others > 1 else ""
-    by = f"{found.lead.mean:+.3f} {unit} [{low:+.3f}, {high:+.3f}] ({counted(found.lead.n, 'seed')}{chosen})"
+    by = f"{found.lead.difference:+.3f} {unit} [{low:+.3f}, {high:+.3f}] ({counted(found.lead.n, 'seed')}{chosen})"
     # The lead is over the seeds that both steps have. Over these alone, the largest step may be the smaller one.
     if low > 0:
         return f", ahead of {found.following} by {by}"

@@ -7,10 +7,9 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 from bench.core.text import counted, listed
+from bench.judge.comparison import AGREES, ALPHA, COARSE, DIFFERS, ENOUGH, paired
 from bench.judge.results import Results
-from bench.judge.stats.paired import Paired, pair
 from bench.judge.stats.papers import INTERPRETATIONS, PAPER, PaperClaim, PaperVerdict
-from bench.judge.stats.rule import AGREES, ALPHA, COARSE, DIFFERS, ENOUGH
 from bench.measure.metrics.epochs import HELD_OUT, TEST
 from bench.show.reasoning import p_text
 from bench.show.tables.blundell2015_errors import (
@@ -138,8 +137,8 @@ def _adjustment_decides(mine: Sequence[PaperVerdict]) -> bool:
 
 def _alone(mine: Sequence[PaperVerdict]) -> dict[str, float]:
     """Return the unadjusted p of each interpretation under which the number agrees coarsely."""
-    found = {one.interpretation: one.verdict for one in mine if one.verdict.outcome == COARSE}
-    return {interpretation: verdict.evidence.p for interpretation, verdict in found.items() if verdict.evidence}
+    found = {one.interpretation: one.verdict.on_scale for one in mine if one.verdict.outcome == COARSE}
+    return {interpretation: one.estimate.p for interpretation, one in found.items() if one is not None}
 
 
 def _nearest(one: PaperVerdict) -> str:
@@ -159,10 +158,10 @@ def _more_epochs(results: Results) -> Iterator[str]:
             *(errors_by_seed(claim, results, epochs=length) for length in LENGTHS),
             errors_by_seed(claim, results),
         ]
-        change = pair(errors[0], errors[-1])
+        change = paired(errors[0], errors[-1])
         if change is not None:
             means = listed([mean_text([*one.values()]) for one in errors])
-            by = f"last minus first {100 * change.mean:+.2f} points {interval_text(change)}"
+            by = f"last minus first {100 * change.difference:+.2f} points {interval_text(change)}"
             said.append(f"{means} % with {units_of(claim)} units ({counted(change.n, 'seed')}; {by})")
     if said:
         yield f"After {listed([*map(str, LENGTHS), '600'])} epochs, mistakes are {'; '.join(said)}."
@@ -173,15 +172,15 @@ def _other_methods(results: Results) -> Iterator[str]:
     claims = {name: claims_by_id()[f"{PAPER}.t1.{method}.400"] for method, name in OTHERS.items()}
     mixture = claims_by_id()[SMALL]
     own = errors_by_seed(mixture, results)
-    paired = {name: pair(errors_by_seed(claim, results), own) for name, claim in claims.items()}
-    whole = {name: one for name, one in paired.items() if one is not None and one.n >= ENOUGH}
+    found = {name: paired(errors_by_seed(claim, results), own) for name, claim in claims.items()}
+    whole = {name: one for name, one in found.items() if one is not None and one.n >= ENOUGH}
     if not whole:
         return
     values = {name: claims[name].paper.value for name in whole}
-    errors = [f"{name} {mean_text(one.before)} and {100 * values[name]:.2f} %" for name, one in whole.items()]
+    errors = [f"{name} {mean_text(one.first.values)} and {100 * values[name]:.2f} %" for name, one in whole.items()]
     yield f"Mistakes of the other methods with 400 units, ours and the paper's: {'; '.join(errors)}."
     reported = {name: mixture.paper.value - value for name, value in values.items()}
-    turned = [name for name, one in whole.items() if one.excludes_zero and one.mean * reported[name] < 0]
+    turned = [name for name, one in whole.items() if one.excludes_zero and one.difference * reported[name] < 0]
     if turned:
         yield (
             f"With {' and '.join(turned)}, beside the scale mixture, the order is the opposite of the paper's, beyond "
@@ -220,10 +219,10 @@ def _choosing_an_epoch(results: Results) -> Iterator[str]:
     found = [[record.metrics.get(key) for key in keys] for record in results.records]
     rows = [[error for error in errors if error is not None] for errors in found if None not in errors]
     if len(rows) > 1:
-        last, *chosen = zip(*rows, strict=True)
-        held_out, peek = (Paired(tuple(range(len(rows))), last, errors) for errors in chosen)
+        last, *chosen = (dict(enumerate(errors)) for errors in zip(*rows, strict=True))
+        changes = (paired(last, errors) for errors in chosen)
+        held_out, peek = (f"{100 * one.difference:+.2f}{{}} {interval_text(one)}" for one in changes if one)
         yield (
-            f"Choosing the epoch on held-out images changes the error by {100 * held_out.mean:+.2f} points "
-            f"{interval_text(held_out)}, choosing it on the test images by {100 * peek.mean:+.2f} "
-            f"{interval_text(peek)} ({len(rows)} fits)."
+            f"Choosing the epoch on held-out images changes the error by {held_out.format(' points')}, choosing it on "
+            f"the test images by {peek.format('')} ({len(rows)} fits)."
         )

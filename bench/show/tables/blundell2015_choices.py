@@ -6,12 +6,12 @@ import statistics
 from collections.abc import Iterator, Mapping
 
 from bench.core.text import counted, listed
+from bench.judge.comparison import Estimate
 from bench.judge.ladder.effects import Numbers
 from bench.judge.ladder.rungs import MNIST, VARIANT
 from bench.judge.ladder.selection import chosen
 from bench.judge.results import Results
 from bench.judge.shorter import records_of
-from bench.judge.stats.paired import Paired
 from bench.judge.stats.papers import PAPER
 from bench.show.tables.blundell2015_errors import (
     COMMANDS,
@@ -31,7 +31,7 @@ def worth_of_choices(results: Results) -> str:
     """Say how choices that the paper leaves open change the error after 150 epochs, and which fits diverged."""
     (ladder,) = chosen(("blundell_bbb",))
     numbers = Numbers(results, ())
-    changed: dict[str, Paired] = {}
+    changed: dict[str, Estimate] = {}
     diverged = []
     for rung in ladder.rungs:
         before, after = rung.numbers[MNIST, "error"]
@@ -39,26 +39,26 @@ def worth_of_choices(results: Results) -> str:
             continue
         finite, gaps = numbers.by_seed(after)
         lost = sum(gap.code == "diverged" for gap in gaps)
-        paired = numbers.effect(before, after).paired
+        found = numbers.effect(before, after).estimate
         if lost:
             diverged.append(f"{lost} of {lost + len(finite)} with {rung.title}")
-        elif paired is not None and paired.interval is not None:
-            changed[rung.title] = paired
+        elif found is not None and found.n > 1:
+            changed[rung.title] = found
     said = [*_changes(changed), *([f"Fits that diverged: {'; '.join(diverged)}."] if diverged else [])]
     return " ".join(said) or f"The choices that the paper leaves open have not run yet: {COMMANDS}."
 
 
-def _changes(changed: Mapping[str, Paired]) -> Iterator[str]:
+def _changes(changed: Mapping[str, Estimate]) -> Iterator[str]:
     """Say how much each change alone adds to the error, the least first, and whether one lowers it."""
     counts = {one.n for one in changed.values()}
     each = [
-        f"{title} {100 * one.mean:+.2f} {interval_text(one)}{'' if len(counts) == 1 else f' ({one.n} seeds)'}"
-        for title, one in sorted(changed.items(), key=lambda item: item[1].mean)
+        f"{title} {100 * one.difference:+.2f} {interval_text(one)}{'' if len(counts) == 1 else f' ({one.n} seeds)'}"
+        for title, one in sorted(changed.items(), key=lambda item: item[1].difference)
     ]
     if each:
         n = f" ({counts.pop()} seeds each)" if len(counts) == 1 else ""
         yield f"Error on test images, in points, by one change at a time{n}: {'; '.join(each)}."
-        if not any(one.excludes_zero and one.mean < 0 for one in changed.values()):
+        if not any(one.excludes_zero and one.difference < 0 for one in changed.values()):
             yield "None of these changes lowers the error beyond chance."
 
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Sequence
-from dataclasses import replace
 
 from bench.core.text import Digits
+from bench.judge.comparison import Estimate
 from bench.judge.results import Results
-from bench.judge.samples import Sample
+from bench.judge.samples import Samples
 from bench.judge.shorter import records_of
-from bench.judge.stats.paired import Paired
 from bench.judge.stats.papers import PaperClaim, PaperVerdict, load_papers, paper_claims, paper_verdicts
 from bench.measure.metrics.epochs import TEST
 
@@ -39,10 +38,9 @@ def errors_by_seed(
     return {one.seed: error for one in records if (error := one.metrics.get(f"mnist/{split}/error")) is not None}
 
 
-def in_percent(one: PaperVerdict) -> Sample:
+def in_percent(one: PaperVerdict) -> Samples:
     """Return the errors of all seeds in percent. The table and the sentences round this mean, so that they agree."""
-    sample = one.verdict.sample
-    return replace(sample, values=tuple(100 * value for value in sample.values))
+    return one.verdict.sample.converted(lambda value: 100 * value)
 
 
 def units_of(claim: PaperClaim) -> str:
@@ -55,6 +53,6 @@ def mean_text(errors: Sequence[float]) -> str:
     return PERCENT.text(100 * statistics.fmean(errors))
 
 
-def interval_text(paired: Paired) -> str:
+def interval_text(found: Estimate) -> str:
     """Return the 95 % interval of a mean difference, in points."""
-    return "[{:+.2f}, {:+.2f}]".format(*(100 * end for end in paired.interval or (0.0, 0.0)))
+    return "[{:+.2f}, {:+.2f}]".format(*(100 * end for end in found.interval() or (0.0, 0.0)))

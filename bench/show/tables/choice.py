@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from bench.core.text import FRACTION, WHOLE, Digits, duration
 from bench.judge.results import described
-from bench.judge.samples import Sample
+from bench.judge.samples import Samples
 from bench.show.material import Material
 from bench.show.numbers import REFUSED_FOR_RISK, RISK
 from bench.show.table import Entry, Linked, Measured, Table
@@ -38,7 +38,7 @@ class Candidate:
 
     approach: str
     recipe: str
-    numbers: Mapping[str, Sample]  # by column
+    numbers: Mapping[str, Samples]  # by column
     seeds: frozenset[int]
     busy: frozenset[str]  # columns whose times were measured on a busy machine
     is_baseline: bool  # it knows nothing, and is there for comparison

@@ -15,7 +15,7 @@ from bench.core.records import Record
 from bench.core.row_scores import Scores
 from bench.core.text import Digits
 from bench.data.manifest import OOD_LABELS
-from bench.judge.samples import Gap, Sample, gather, metric
+from bench.judge.samples import Gap, Samples, gather, metric
 from bench.measure.metrics.arrays import BoolArray
 from bench.show.material import Material
 from bench.show.table import Entry, Measured, Table
@@ -74,10 +74,10 @@ class Promise(NamedTuple):
 class Sureness:
     """How often one recipe is sure, in percent of images; one value for each seed that was measured."""
 
-    digits: Sample
-    right: Sample  # in percent of the digits that it is sure of
-    promised: Sample  # in percent of the same digits, by the network's own probabilities, at least
-    no_digits: Mapping[str, Sample]  # by data set
+    digits: Samples
+    right: Samples  # in percent of the digits that it is sure of
+    promised: Samples  # in percent of the same digits, by the network's own probabilities, at least
+    no_digits: Mapping[str, Samples]  # by data set
     promise: Promise
     records: Sequence[Record]  # those that are counted
 
@@ -107,10 +107,10 @@ def sureness(material: Material) -> dict[RecipePlace, Sureness]:
 def _sureness(seeds: Mapping[str, tuple[Record, _Seed]]) -> Sureness:
     records = [record for record, _ in seeds.values()]
 
-    def sample(read: Callable[[_Seed], float | Gap]) -> Sample:
+    def sample(read: Callable[[_Seed], float | Gap]) -> Samples:
         return gather(records, lambda record: read(seeds[record.key][1]))
 
-    def share(dataset: str) -> Sample:
+    def share(dataset: str) -> Samples:
         return sample(lambda seed: seed.shares[dataset])
 
     promises = zip(*(seed.promise for _, seed in seeds.values()), strict=True)

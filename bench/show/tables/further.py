@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from bench.core.text import FRACTION, THREE, THREE_DIFFERENCE, WHOLE, Digits
 from bench.judge.claims import measured_key
-from bench.judge.samples import Gap, Sample
+from bench.judge.samples import Gap, Samples
 from bench.show.material import Material
 from bench.show.table import Entry, Linked, Measured
 from bench.show.tables.common import RECIPE
@@ -25,7 +24,7 @@ MILLISECONDS = 1000.0
 # speed
 
 
-def counted_times(material: Material, approach: str, recipe: str, protocol: str, metric: str) -> tuple[Sample, bool]:
+def counted_times(material: Material, approach: str, recipe: str, protocol: str, metric: str) -> tuple[Samples, bool]:
     """Return a time of the seeds whose times count, and True. If none counts: of all seeds, and False."""
     cell = (approach, recipe, protocol, metric)
     counted = material.sample(*cell, lambda seed: not seed.times_invalid)
@@ -40,7 +39,7 @@ def time(title: str, name: str, scale: float = 1.0) -> Column:
     def read(material: Material, row: Row) -> Sequence[Entry]:
         cell = row["approach"], row["recipe"], row["protocol"]
         sample, counts = counted_times(material, *cell, name)
-        sample = replace(sample, values=tuple(value * scale for value in sample.values))
+        sample = sample.converted(lambda value: value * scale)
         seeds = material.seeds(*cell).values()
         invalid = [seed.times_invalid for seed in seeds if seed.times_invalid]
         if not invalid:

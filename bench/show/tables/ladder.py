@@ -6,14 +6,12 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from bench.core.text import FRACTION, Digits
+from bench.judge.comparison import ALPHA, Estimate, holm_over
 from bench.judge.ladder.effects import Effect, Numbers, effect_text, effects, seeds_lost
 from bench.judge.ladder.rungs import ALONE, CUMULATIVE, MEASURING, MNIST, Ladder, Rung
 from bench.judge.ladder.selection import chosen
 from bench.judge.results import conditions_text
-from bench.judge.samples import Sample
-from bench.judge.stats.paired import Paired
-from bench.judge.stats.prediction import holm
-from bench.judge.stats.rule import ALPHA
+from bench.judge.samples import Samples
 from bench.show.material import Material
 from bench.show.reasoning import p_text
 from bench.show.table import Entry, Measured, Missing, Table
@@ -53,13 +51,13 @@ def ladder_table(ladder: Ladder, found: Found, numbers: Numbers, data_sets: Sequ
             mine = {quantity: given[place, quantity] for place, quantity in given if place == data_set}
             if mine:
                 entries = [_entry(mine.get(name), name) for name in names]
-                counts = [effect.paired.n for effect in mine.values() if effect.paired]
+                counts = [effect.estimate.n for effect in mine.values() if effect.estimate]
                 n = "-".join(map(str, dict.fromkeys((min(counts), max(counts))))) if counts else None
                 rows.append([rung.name, rung.kind, data_set, n, *entries])
     if numbers.results.has_corrected(ladder.approach):
         rows += [_level(ladder, numbers, "corrected", data_set, names) for data_set in (MNIST, *data_sets)]
     columns = ["rung", "kind", "data set", "n", *(TITLES[name] for name in names)]
-    partial = [effect for _, given in found for effect in given.values() if effect.paired]
+    partial = [effect for _, given in found for effect in given.values() if effect.estimate]
     lost = dict.fromkeys(f"{gap.code}: {gap.reason}" for effect in partial for gap in seeds_lost(effect))
     caption = (
         f"First and last lines (levels): mean over seeds, {protocol} protocol. Other lines (rungs): one change, after "
@@ -101,14 +99,14 @@ def _level(ladder: Ladder, numbers: Numbers, recipe: str, data_set: str, names: 
             continue
         values, gaps = numbers.by_seed(start[data_set, name])
         most = max(most, len(values))
-        entries.append(Measured(Sample(tuple(values.values()), gaps[0] if gaps else None), FRACTION))
+        entries.append(Measured(Samples(values, gaps[0] if gaps else None), FRACTION))
     return [f"= {recipe}", "level", data_set, str(most) if most else None, *entries]
 
 
 def _entry(effect: Effect | None, quantity: str) -> Missing | str:
     if effect is None:
         return Missing(ABSENT)
-    if effect.paired is None:
+    if effect.estimate is None:
         return Missing(effect.gaps[0])
     return effect_text(effect, quantity)
 
@@ -119,8 +117,8 @@ def as_lines(ladder: Ladder, found: Found) -> list[dict[str, str | float | None]
 
 
 def _line(ladder: Ladder, rung: Rung, what: tuple[str, str], effect: Effect) -> dict[str, str | float | None]:
-    (data_set, quantity), (before, after), paired = what, rung.numbers[what], effect.paired
-    low, high = (paired.interval if paired else None) or (None, None)
+    (data_set, quantity), (before, after), found = what, rung.numbers[what], effect.estimate
+    low, high = (found and found.interval()) or (None, None)
     return {
         "approach": ladder.approach,
         "rung": rung.name,
@@ -130,11 +128,11 @@ def _line(ladder: Ladder, rung: Rung, what: tuple[str, str], effect: Effect) -> 
         "quantity": quantity,
         "from": f"{before.fit_text()} {before.source} {before.key}",
         "to": f"{after.fit_text()} {after.source} {after.key}",
-        "n": paired.n if paired else 0,
-        "seeds": " ".join(map(str, paired.seeds)) if paired else "",
-        "before": sum(paired.before) / paired.n if paired else None,
-        "after": sum(paired.after) / paired.n if paired else None,
-        "difference": paired.mean if paired else None,
+        "n": found.n if found else 0,
+        "seeds": " ".join(map(str, found.first.by_seed)) if found else "",
+        "before": found.first.mean if found else None,
+        "after": found.second.mean if found else None,
+        "difference": found.difference if found else None,
         "low": low,
         "high": high,
         "reason": "; ".join(f"{gap.code}: {gap.reason}" for gap in effect.gaps),
@@ -155,9 +153,9 @@ class Mistake(NamedTuple):
         return self.p is not None and self.p < ALPHA
 
     @property
-    def accuracy(self) -> Paired | None:
+    def accuracy(self) -> Estimate | None:
         """Return the change of the accuracy."""
-        return self.effects[MNIST, "accuracy"].paired
+        return self.effects[MNIST, "accuracy"].estimate
 
 
 def mistakes(material: Material) -> list[Mistake]:
@@ -168,8 +166,7 @@ def mistakes(material: Material) -> list[Mistake]:
         # A recipe's only correction has no rung of kind `ALONE`: the cumulative rung is the same change.
         kind = ALONE if any(rung.kind == ALONE for rung, _ in found) else CUMULATIVE
         made += [Mistake(ladder.approach, rung, changes) for rung, changes in found if rung.kind == kind]
-    paired = {place: one.accuracy for place, one in enumerate(made)}
-    adjusted = holm({place: one.p for place, one in paired.items() if one is not None and one.p is not None})
+    adjusted = holm_over({place: one.accuracy for place, one in enumerate(made)})
     return [one._replace(p=adjusted.get(place)) for place, one in enumerate(made)]
 
 
@@ -206,9 +203,9 @@ def mistakes_table(material: Material) -> Table:
 
 def change_text(effect: Effect, scale: float, digits: Digits) -> str | Missing:
     """Return a difference with its interval, e.g. "+6.22 [+5.15, +7.30]"."""
-    if effect.paired is None:
+    if effect.estimate is None:
         return Missing(effect.gaps[0])
-    text = digits.text(scale * effect.paired.mean)
-    if effect.paired.interval is not None:
-        text += " [{}, {}]".format(*(digits.text(scale * end) for end in effect.paired.interval))
+    text, interval = digits.text(scale * effect.estimate.difference), effect.estimate.interval()
+    if interval is not None:
+        text += " [{}, {}]".format(*(digits.text(scale * end) for end in interval))
     return text + ("*" if seeds_lost(effect) else "")

@@ -8,10 +8,8 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from bench.core.text import listed
-from bench.judge.stats.paired import pair
+from bench.judge.comparison import ALPHA, holm_over, paired
 from bench.judge.stats.places import Order, orders, rank_correlation
-from bench.judge.stats.prediction import holm
-from bench.judge.stats.rule import ALPHA
 from bench.show.material import Material
 from bench.show.tables.methods_rows import PLAIN, PLAIN_RECIPE, RANKED, Row, label, rows
 
@@ -104,10 +102,9 @@ def _rows_on_digits(material: Material) -> list[Row]:
 
 def _compared(quality: str, plain: Row, others: Sequence[Row]) -> Beyond:
     _, is_higher_better = WORDS[quality]
-    pairs = {row.name: pair(plain.numbers[quality], row.numbers[quality]) for row in others}
-    tested = {name: (paired.mean, paired.p) for name, paired in pairs.items() if paired and paired.p is not None}
-    adjusted = holm({name: p for name, (_, p) in tested.items()})
-    clear = {name: mean for name, (mean, _) in tested.items() if adjusted[name] < ALPHA}
+    found = {row.name: paired(plain.numbers[quality], row.numbers[quality]) for row in others}
+    adjusted = holm_over(found)
+    clear = {name: one.difference for name, one in found.items() if one and adjusted.get(name, 1.0) < ALPHA}
     ordered = sorted(clear, key=lambda name: abs(clear[name]), reverse=True)
     better = {name: clear[name] for name in ordered if (clear[name] > 0) == is_higher_better}
     worse = {name: clear[name] for name in ordered if name not in better}

@@ -9,9 +9,9 @@ from typing import NamedTuple
 
 from bench.core.records import Record
 from bench.core.text import FRACTION, Digits
+from bench.judge.comparison import paired
 from bench.judge.results import Results
 from bench.judge.samples import Gap, metric
-from bench.judge.stats.paired import pair
 from bench.measure.metrics.shifts import ROTATED, TRANSLATED, area_key
 from bench.plan.manifests import ApproachManifest
 from bench.show.numbers import refused_for_risk
@@ -124,5 +124,5 @@ def label(approach: str, recipe: str) -> str:
 
 def half_width(values: Mapping[int, float]) -> float | None:
     """Return the half-width of the 95 % t interval of the mean over seeds, None for one seed."""
-    paired = pair(dict.fromkeys(values, 0.0), values)
-    return None if paired is None else paired.half_width()
+    found = paired(dict.fromkeys(values, 0.0), values)
+    return None if found is None else found.half_width()

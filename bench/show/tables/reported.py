@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 
 from bench.core.records import Record
 from bench.core.text import FRACTION, FRACTION_DIFFERENCE, Digits
 from bench.judge.claims import FEWER_EPOCHS, Claim, in_claim_unit, measure, measured_key, print_interval
-from bench.judge.samples import Gap, Sample, metrics_of
+from bench.judge.samples import Gap, Samples, metrics_of
 from bench.show.table import NOTHING, Entry, Measured, Missing, Number, of_claim
 
 ABSENT = Gap("-", "no such number: no document reports it, or this protocol did not measure the recipe")
@@ -43,7 +42,7 @@ def beside_report(
     return [reported, Measured(shown, digits), Number(compared.mean - claim.value, change, compared.sources)]
 
 
-def at_end(claim: Claim, records: Sequence[Record]) -> tuple[Sample, Sample]:
+def at_end(claim: Claim, records: Sequence[Record]) -> tuple[Samples, Samples]:
     """Return our values of a claim at the end of training, twice: those to show and those to compare with the claim.
 
     A profile that trains fewer epochs than the document has values to show, but none to compare.
@@ -52,7 +51,7 @@ def at_end(claim: Claim, records: Sequence[Record]) -> tuple[Sample, Sample]:
     if compared.n or compared.gap is None or compared.gap.code != FEWER_EPOCHS:
         return compared, compared
     shown = metrics_of(records, measured_key(claim)[1])
-    return replace(shown, values=tuple(in_claim_unit(claim, value) for value in shown.values)), compared
+    return shown.converted(lambda value: in_claim_unit(claim, value)), compared
 
 
 def truncations(claims: Iterable[Claim]) -> list[str]:

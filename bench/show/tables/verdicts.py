@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from bench.core.text import FRACTION, FRACTION_DIFFERENCE, SIX, THREE_DIFFERENCE, Digits, counted
 from bench.core.toml import TomlTable, read_toml
 from bench.judge.claims import PUBLISHED
+from bench.judge.comparison import ENOUGH, leaves_unit_interval
 from bench.judge.results import Results
 from bench.judge.stats.curves import SEEN_BEFORE, Curve
-from bench.judge.stats.prediction import leaves_unit_interval
-from bench.judge.stats.rule import ENOUGH, OUTCOMES, Verdict
+from bench.judge.stats.rule import OUTCOMES, Verdict
 from bench.judge.stats.scales import IDENTITY
 from bench.judge.stats.verdicts import Judgement
 from bench.show.material import Material
@@ -55,7 +55,7 @@ def verdicts_table(results: Results, judgement: Judgement) -> Table:
 
 
 def _line(verdict: Verdict) -> list[Entry]:
-    claim, evidence, here = verdict.claim, verdict.evidence, (of_claim(verdict.claim.id),)
+    claim, on_scale, here = verdict.claim, verdict.on_scale, (of_claim(verdict.claim.id),)
     is_fraction, digits = claim.unit == "fraction", digits_of(verdict)
     difference = FRACTION_DIFFERENCE if is_fraction else THREE_DIFFERENCE
     ends, sources = verdict.interval, verdict.sample.sources
@@ -67,10 +67,10 @@ def _line(verdict: Verdict) -> list[Entry]:
         Measured(verdict.sample, FRACTION if is_fraction else SIX) if verdict.sample.n else None,
         None if verdict.difference is None else Number(verdict.difference, difference, sources),
         None if ends is None else Linked(f"{digits.text(ends[0])} to {digits.text(ends[1])}", here),
-        None if evidence is None else Linked(f"{evidence.percentile:.0f}", here),
-        None if evidence is None else Linked(p_text(evidence.p), here),
+        None if on_scale is None else Linked(f"{on_scale.percentile:.0f}", here),
+        None if on_scale is None else Linked(p_text(on_scale.estimate.p), here),
         _p(verdict.p_adjusted, here),
-        None if evidence is None else Linked(verdict.in_words(evidence.resolution(verdict.level)), here),
+        None if on_scale is None else Linked(verdict.in_words(on_scale.estimate.resolution(verdict.level)), here),
         Linked(verdict.outcome, here),
         why(verdict),
     ]
@@ -92,13 +92,13 @@ def curve_verdicts_table(results: Results, judgement: Judgement) -> Table:
 
 
 def _curve_line(curve: Curve) -> list[Entry]:
-    evidence = curve.evidence
+    on_scale = curve.on_scale
     here = (of_claim(curve.first.id),)
     document, _, name = curve.name.partition("/")
     numbers: list[Entry] = [None] * 4
-    if evidence is not None:
-        sizes = f"{evidence.percentile:.0f}", f"{evidence.half_width:.2g}", f"{evidence.margin:.2g}"
-        numbers = [Linked(text, here) for text in (*sizes, p_text(evidence.p))]
+    if on_scale is not None:
+        sizes = f"{on_scale.percentile:.0f}", f"{on_scale.half_width:.2g}", f"{on_scale.margin:.2g}"
+        numbers = [Linked(text, here) for text in (*sizes, p_text(on_scale.estimate.p))]
     start = (name, str(len(curve.rows)), str(min(row.sample.n for row in curve.rows)))
     numbers += [_p(curve.smallest_p, here), _p(curve.p_adjusted, here)]
     return [document, *(Linked(text, here) for text in start), *numbers, Linked(curve.outcome, here), why(curve)]
@@ -194,9 +194,10 @@ def _notes(verdicts: Sequence[Verdict], judgement: Judgement) -> list[str]:
 
 
 def _is_rough(verdict: Verdict) -> bool:
-    evidence = verdict.evidence
-    is_fraction = verdict.claim.unit == "fraction" and verdict.scale == IDENTITY
-    return is_fraction and evidence is not None and leaves_unit_interval(evidence.mean, evidence.half_width)
+    if verdict.on_scale is None or verdict.claim.unit != "fraction" or verdict.scale != IDENTITY:
+        return False
+    mean, half = verdict.on_scale.ours.mean or 0.0, verdict.on_scale.half_width
+    return leaves_unit_interval(mean - half, mean + half)
 
 
 def _quoted_line(quoted: Quoted, verdict: Verdict) -> list[Entry]:
