@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from bench.core.errors import ConfigError
 from bench.core.streams import generator
 from bench.data.fetching import fetch
+from bench.data.fingerprint import split_hash
 from bench.data.idx import read_idx
 from bench.data.inventory import list_datasets, verify
 from bench.data.manifest import ALL_NAMES, data_hashes, datasets_folder, manifest
@@ -54,6 +55,20 @@ def test_official_files_row_by_row(train60k):
     assert test10k.y[:5].tolist() == [7, 2, 1, 0, 4]
     assert test10k.y.dtype == torch.int64
     assert len(test10k) == 10000
+
+
+@pytest.mark.parametrize(
+    ("name", "seed", "sha256"),
+    [
+        ("train60k", 0, "3fb21b692f41c1262bcf22c9e4e46ff4cbf1090edea75625a21c162f41ba72b0"),
+        ("test10k", 0, "2036c9494102ff983c034a98ec2350d13777fc7fa88bb117e6f20d5ea1e17a79"),
+        ("train50k", 0, "8ce0b945cd64a668de6fbe40144422b31cd573a3bb045183bee4667aff6343f1"),
+        ("train50k", 1000, "295c1adde947b945a649b7ffe60a872cfd80214473d0787a899e7003c54ac047"),
+        ("heldout10k-of-train", 0, "c1a8ba2563d344588f1091cac7a0bb79a9f1f3cfc6bd954cf1c453668fce4992"),
+    ],
+)
+def test_the_rows_of_a_split_are_those_that_records_were_made_of(name, seed, sha256):
+    assert split_hash(load_split(name, seed)) == sha256
 
 
 def test_the_two_parts_of_the_training_file_are_those_of_random_split(train60k):
