@@ -84,10 +84,8 @@ class Folder:
 
     def planned(self, gate: Gate, cell: GatedCell) -> list[Record]:
         """Return the records of a cell's fresh seeds that today's code planned; others do not count."""
-        keys = {}
-        for one in gate.planned(cell, gate.seeds_of(cell)):
-            keys[one.seed] = {one.key, *(one.twin_keys or ())}
-        return [record for record in self.cell(cell) if record.key in keys.get(record.seed, ())]
+        keys = {one.key for one in gate.planned(cell, gate.seeds_of(cell))}
+        return [record for record in self.cell(cell) if record.key in keys]
 
 
 @dataclass(frozen=True)
