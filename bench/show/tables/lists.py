@@ -12,7 +12,7 @@ from bench.core.text import THREE
 from bench.judge.audit.findings import OUTCOMES, Finding
 from bench.judge.audit.rules import RULES
 from bench.judge.results import SHOWN_VERSIONS, code_of, made_at
-from bench.judge.samples import Gap, Sample
+from bench.judge.samples import Gap, Samples
 from bench.judge.stats.papers import OBTAINED, Paper
 from bench.show.material import Material
 from bench.show.table import Entry, Linked, Measured, Missing, Table, sources_of
@@ -139,7 +139,7 @@ def metrics_table(material: Material) -> Table:
     return Table("metrics", title, METRICS_CAPTION, columns, rows).of(results, has_spread=False)
 
 
-def _entry(found: Sample) -> Entry:
+def _entry(found: Samples) -> Entry:
     return (
         Measured(replace(found, gap=None), THREE, has_spread=False) if found.n else Missing(NOT_MEASURED, found.sources)
     )
