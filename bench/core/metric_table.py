@@ -159,16 +159,18 @@ _OTHER_UNITS: Mapping[str, Unit] = {name: unit for unit, names in _OTHERS.items(
 
 
 @lru_cache(maxsize=10_000)
-def unit_of(key: str) -> Unit | None:
-    """Return the unit of a metric by its key in a record, such as "mnist/test10k/pruned_accuracy@0.75"."""
+def name_of(key: str) -> str | None:
+    """Return the name of a metric by its key in a record, such as "mnist/test10k/pruned_accuracy@0.75"."""
     parts = key.partition("@")[0].split("/")
-    declared = metrics()
-    for name in ("/".join(parts[start:]) for start in range(len(parts))):
-        if name in declared:
-            return declared[name].unit
-        if name in _OTHER_UNITS:
-            return _OTHER_UNITS[name]
-    return None
+    names = ("/".join(parts[start:]) for start in range(len(parts)))
+    return next((name for name in names if name in metrics() or name in _OTHER_UNITS), None)
+
+
+def unit_of(key: str) -> Unit | None:
+    """Return the unit of a metric by its key in a record."""
+    name = name_of(key)
+    declared = metrics().get(name or "")
+    return declared.unit if declared else _OTHER_UNITS.get(name or "")
 
 
 def check_metrics(metrics: Mapping[str, float | None]) -> None:

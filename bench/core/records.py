@@ -85,7 +85,6 @@ class Provenance(Fields, frozen=True, kw_only=True):
     platform: str = ""
     device_name: str = ""
     vector_instructions: str = ""
-    products: str = ""
     matmul_rate: Amount | None = None
     load_average: tuple[Amount, Amount] | None = None  # before and after the fit
     source_sha256: str | None = None
@@ -95,11 +94,11 @@ class Provenance(Fields, frozen=True, kw_only=True):
 
 
 class Versions(Fields, frozen=True, kw_only=True):
-    """Versions of recipe, protocol and metrics that made the numbers; None: not known."""
+    """Versions of recipe, protocol and metrics that made the numbers; None: not known. A metric not named had 1."""
 
     recipe: dict[str, int] = {}
     protocol: int | None = None
-    metrics: int | None = None
+    metrics: dict[str, int] = {}
 
 
 class Epoch(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):

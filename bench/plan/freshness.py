@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from bench.core.errors import ConfigError
+from bench.core.metric_table import metrics, name_of
 from bench.core.records import Reading, Record, Versions
 from bench.core.text import counted
 from bench.plan import versions
@@ -25,7 +26,7 @@ def versions_of(entry: ApproachManifest, recipe: Recipe, protocol: str) -> Versi
     return Versions(
         recipe=dict(recipe.versions),
         protocol=versions.protocol_version(name, entry.task, entry.document),
-        metrics=versions.METRICS_VERSION,
+        metrics={name: one.version for name, one in metrics().items() if one.version > 1},
     )
 
 
@@ -47,15 +48,32 @@ def why_stale(record: Record | Reading) -> str:
         return f"today's {record.approach} has no recipe {record.recipe}"
     if record.versions is None:
         return "the record does not say at which versions it was made"
-    return "; ".join(_raised(record.versions, today))
+    return "; ".join([*_raised(record.versions, today), *_raised_metrics(record, record.versions, today)])
 
 
 def _raised(made: Versions, today: Versions) -> list[str]:
     """Return a text for each version that differs today."""
     before, now = made.recipe, today.recipe
     pairs = [(f"recipe part {part}", before.get(part), now.get(part)) for part in {**before, **now}]
-    pairs += [("protocol", made.protocol, today.protocol), ("metrics", made.metrics, today.metrics)]
-    return [f"{name} had version {old} and has {new}" for name, old, new in pairs if old != new]
+    pairs.append(("protocol", made.protocol, today.protocol))
+    return [_differ(name, old, new) for name, old, new in pairs if old != new]
+
+
+def _raised_metrics(record: Record | Reading, made: Versions, today: Versions) -> list[str]:
+    """Return a text for each metric of the record whose version differs today."""
+    pairs = {
+        name: (made.metrics.get(name, 1), today.metrics.get(name, 1)) for name in {**made.metrics, **today.metrics}
+    }
+    raised = {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
+    if not raised:
+        return []
+    keys = [*record.metrics, *record.missing, *(key for epoch in record.epochs for key in epoch.metrics)]
+    own = {name_of(key) for key in keys}
+    return [_differ(f"metric {name}", *pair) for name, pair in raised.items() if name in own]
+
+
+def _differ(name: str, old: int | None, new: int | None) -> str:
+    return f"{name} had version {old} and has {new}"
 
 
 def is_stale(record: Record | Reading) -> bool:

@@ -1,12 +1,11 @@
-"""Versions of protocols and metrics. Raise a version here when its numbers change.
+"""Versions of protocols. Raise a version here when its numbers change.
 
-The versions of recipes are in the manifests (`version` of a recipe, a correction or a variant). A record contains the
-versions that made it. A record is stale once one of them is raised: docs/freshness.md.
+The versions of recipes are in the manifests (`version` of a recipe, a correction or a variant), that of a metric is in
+its declaration. A record contains the versions that made it. It is stale once one of them is raised: docs/freshness.md.
 """
 
 from __future__ import annotations
 
-METRICS_VERSION = 1  # version of the definitions in `bench.measure.metrics`
 PROTOCOLS = {
     "common": 2,
     "toy-common": 2,

@@ -7,10 +7,11 @@ raised; a path or a number that is new is added; a path that is gone is dropped.
 import json
 from pathlib import Path
 
+from bench.core.metric_table import metrics
 from bench.judge.ladder.readings import VERSION
 from bench.plan.recipes import resolve
 from bench.plan.registry import manifest, manifests
-from bench.plan.versions import METRICS_VERSION, PROTOCOLS
+from bench.plan.versions import PROTOCOLS
 from tests.golden.numbers import PARTS, complaints
 from tests.golden.paths import MEASURES, STREAMS, paths
 
@@ -35,7 +36,8 @@ def read(subject):
 
 def versions(subject, path):
     """Return the versions that today's code states for what a path traces."""
-    measured = {f"protocol {name}": number for name, number in PROTOCOLS.items()} | {"metrics": METRICS_VERSION}
+    measured = {f"protocol {name}": number for name, number in PROTOCOLS.items()}
+    measured |= {f"metric {name}": one.version for name, one in metrics().items() if one.version > 1}
     if path.endswith("/readings"):
         measured["readings"] = VERSION
     if subject == MEASURES:
@@ -66,8 +68,12 @@ def compare(subject, path, found=None):
 
 
 def is_of(stored, today):
-    """Return whether stored versions are today's; a protocol or an approach that is new changes no other number."""
-    return all(today.get(name) == number for name, number in stored.items())
+    """Return whether stored versions are today's; a protocol or an approach that is new changes no other number.
+
+    A metric is named only if its version is above 1.
+    """
+    raised = {name: number for name, number in today.items() if name.startswith("metric ")}
+    return all(today.get(name) == number for name, number in stored.items()) and raised.items() <= stored.items()
 
 
 def missing(subject):

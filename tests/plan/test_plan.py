@@ -154,7 +154,7 @@ def test_of_two_records_one_that_had_to_wait_does_not_count():
     "worse",
     [
         measured(90.0, 90.0, valid=False),
-        measured(90.0, 90.0, versions={"recipe": {"published": 7}, "protocol": 2, "metrics": 1}),
+        measured(90.0, 90.0, versions={"recipe": {"published": 7}, "protocol": 2}),
         measured(90.0, 90.0, recipe="corrected"),
     ],
     ids=["does not count", "other versions", "other recipe"],

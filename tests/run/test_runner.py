@@ -1,5 +1,6 @@
 """Real runs of real approaches with two steps an epoch: second runs, kills, damaged files, missing frameworks."""
 
+import dataclasses
 import io
 import time
 from types import SimpleNamespace
@@ -9,11 +10,12 @@ import pytest
 from msgspec import structs
 
 from bench.cli.main import main
+from bench.core.metric_table import metrics
 from bench.core.reasons import Reason, in_words, told
 from bench.core.records import Versions
 from bench.core.store import Store
 from bench.data.manifest import data_hashes
-from bench.plan import registry
+from bench.plan import freshness, registry
 from bench.plan.cells import Selection, cells
 from bench.plan.freshness import is_stale, why_stale
 from bench.run.events import EpochEnded, Recorded
@@ -77,13 +79,13 @@ def test_a_record_is_stale_by_its_versions_and_not_by_the_text_of_the_code(tmp_p
     """A stale record is named and made again. Without versions it is stale; of an unknown approach it is not."""
     results, _ = smoke(tmp_path, "uniform")
     record = existing(results[0].cell, Store(tmp_path))
-    assert record.versions == Versions(recipe={"published": 1}, protocol=2, metrics=1)
+    assert record.versions == Versions(recipe={"published": 1}, protocol=2)
     assert not is_stale(record)
     assert not is_stale(structs.replace(record, provenance=structs.replace(record.provenance, source_sha256="0" * 64)))
     for other, words in (
-        (Versions(recipe={"published": 2}, protocol=2, metrics=1), "recipe part published had version 2 and has 1"),
-        (Versions(recipe={"published": 1}, protocol=1, metrics=1), "protocol had version 1 and has 2"),
-        (Versions(recipe={"published": 1}, protocol=2, metrics=3), "metrics had version 3 and has 1"),
+        (Versions(recipe={"published": 2}, protocol=2), "recipe part published had version 2 and has 1"),
+        (Versions(recipe={"published": 1}, protocol=1), "protocol had version 1 and has 2"),
+        (Versions(recipe={"published": 1}, protocol=2, metrics={"nll": 3}), "metric nll had version 3 and has 1"),
         (None, "does not say at which versions"),
     ):
         assert words in why_stale(structs.replace(record, versions=other))
@@ -95,6 +97,23 @@ def test_a_record_is_stale_by_its_versions_and_not_by_the_text_of_the_code(tmp_p
     again, _ = smoke(tmp_path, "uniform")
     assert [each.was_there for each in again] == [False]
     assert not is_stale(existing(results[0].cell, store))
+
+
+def test_a_raised_metric_makes_stale_the_records_that_have_it_and_no_others(tmp_path, monkeypatch):
+    results, _ = smoke(tmp_path, "uniform", protocols=("common",))
+    record = existing(results[0].cell, Store(tmp_path))
+    for name, words in (("nll", "metric nll had version 1 and has 2"), ("accuracy_area", "")):
+        raised = {**metrics(), name: dataclasses.replace(metrics()[name], version=2)}
+        with monkeypatch.context() as patch:
+            patch.setattr(freshness, "metrics", lambda raised=raised: raised)
+            assert why_stale(record) == words
+            again, _ = smoke(tmp_path, "uniform", protocols=("common",))
+            assert [each.was_there for each in again] == [not words]
+            made = existing(again[0].cell, Store(tmp_path))
+            assert not is_stale(made)
+            if words:
+                assert made.versions.metrics == {name: 2}
+            Store(tmp_path).write(structs.replace(record, sha256=""), Store(tmp_path).scores(record))
 
 
 def test_a_time_limit_ends_a_cell_and_keeps_what_was_trained(tmp_path):
