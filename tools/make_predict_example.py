@@ -1,34 +1,30 @@
-"""Make the worked example of docs/predict.md: four pictures, the answers to them, and the figure.
+"""Make the worked example of docs/commands.md: four pictures, the answers to them, and the figure.
 
     python -m tools.make_predict_example results
 
 Run it from the top of the repository. It uses the fits of the given results folder, of profile full; in `results`, the
-shipped ones. Writes docs/predict.json, docs/predict.png and the block of docs/predict.md; the tests check that these
-belong together.
+shipped ones. Writes docs/predict.json and docs/predict.png.
 """
 
 from __future__ import annotations
 
 import json
-import os
 import sys
 import tempfile
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from bench.cli.main import Parser, guarded
 from bench.cli.options import given_folder
-from bench.core.files import with_block, write_atomically
-from bench.show.predict import PictureAnswer, Predictor, show
-from bench.show.predict.normalise import Normalised, normalise
+from bench.core.files import write_atomically
+from bench.show.predict import Predictor, show
+from bench.show.predict.normalise import normalise
 from bench.show.predict.turned import with_remarks
 from tests import drawings
 from tools.ship_fits import APPROACHES
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
-MARKS = ("<!-- example -->\n```\n", "\n```\n")
 
 
 def pictures(folder: Path) -> list[Path]:
@@ -42,18 +38,6 @@ def pictures(folder: Path) -> list[Path]:
     ]
 
 
-def printed(images: list[dict[str, Any]]) -> str:
-    """Return what the command `predict` prints for images that are given as its JSON has them."""
-    nothing = np.zeros((0, 10))
-    parts = []
-    for image in images:
-        size, is_dark = (image["width"], image["height"]), image["ink"] == "dark on light"
-        picture = Normalised(image["image"], size, nothing, is_dark, True, tuple(image["remarks"]), nothing)
-        answers = [PictureAnswer(**answer, draws=nothing) for answer in image["answers"]]
-        parts.append((picture, answers))
-    return "\n\n".join([*(show.text(*part) for part in parts), show.rules(answers)])
-
-
 def main() -> int:
     """Make the files, and return the exit code."""
     parser = Parser(prog="python -m tools.make_predict_example", description="Make the worked example of predict.")
@@ -62,7 +46,6 @@ def main() -> int:
 
 
 def _make(results: Path) -> int:
-    os.environ["COLUMNS"] = "80"  # width of the printed block
     with tempfile.TemporaryDirectory() as folder:
         images = [normalise(path) for path in pictures(Path(folder))]
     networks = [Predictor(results, name).answers for name in APPROACHES]
@@ -72,8 +55,6 @@ def _make(results: Path) -> int:
     for image in shown:
         image["image"] = Path(str(image["image"])).name
     write_atomically(DOCS / "predict.json", f"{json.dumps(shown, indent=1)}\n".encode())
-    page = DOCS / "predict.md"
-    write_atomically(page, with_block(page, *MARKS, printed(shown)))
     show.save(show.draw(images, answers), DOCS / "predict.png")
     return 0
 

@@ -2,7 +2,7 @@
 
 Writes results/shipped-fits. The weights are rounded to float16. Each file also has the entropies
 of MNIST's test images, from which the rules of `predict` take thresholds. Measures what the rounding changes on these
-images, and writes that into docs/predict.md.
+images, and writes that into docs/commands.md.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ RECIPES = ("published", "corrected")
 SCORES = ("predictive_entropy", "expected_entropy")
 DRAWS = 100
 BLOCK_IMAGES = 500
-PAGE = TOP / "docs" / "predict.md"
+PAGE = TOP / "docs" / "commands.md"
 MARKS = ("<!-- float16 -->\n\n", "\n\n<!-- end of float16 -->")
 COLUMNS = ("fit", "MB", "largest change of a probability", "mean", "other digits", "accuracy before", "after")
 

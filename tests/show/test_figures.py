@@ -2,7 +2,6 @@
 
 import re
 import shutil
-from fnmatch import fnmatchcase
 from pathlib import Path
 
 import pytest
@@ -18,7 +17,7 @@ from bench.show.material import Material
 from tests.figure_records import assert_drawn, figures, fill, filled, missing
 
 DOCUMENTS = ("alsibahi2019", "chopra2018", "feldman2018", "rabanser2017")
-GUIDE = Path(__file__).parents[2] / "docs" / "figures.md"
+DATASETS = Path(__file__).parents[2] / "datasets"
 SEVERAL = (
     "pruning",
     "ladder-dropout_fcn",
@@ -76,7 +75,7 @@ def test_without_records_every_figure_but_the_digits_has_a_reason(root, found, t
 
 
 def test_without_data_the_pictures_have_a_reason(root, tmp_path, monkeypatch):
-    for manifest in (GUIDE.parent.parent / "datasets").glob("*.toml"):
+    for manifest in DATASETS.glob("*.toml"):
         shutil.copy(manifest, tmp_path)
     monkeypatch.setenv("BNN_BENCH_DATA", str(tmp_path))
     reasons = missing(root)
@@ -149,13 +148,3 @@ def test_command_lists_figures_and_reasons(tmp_path, capsys):
     lines = capsys.readouterr().out.splitlines()
     assert any(line.startswith("alsibahi2019   alsibahi2019-digits: ") for line in lines)
     assert any(line.startswith("field          roc: not drawn: ") for line in lines)
-
-
-def test_the_guide_names_every_figure(found):
-    """In the guide, * stands for the approaches or documents of a family of figures."""
-    cells = re.findall(r"^\| (`[^|]+) \|", GUIDE.read_text(encoding="utf-8"), re.MULTILINE)
-    named = re.findall("`([^`]+)`", " ".join(cells))
-    names = [figure.name for figure in found]
-    assert [name for name in names if not any(fnmatchcase(name, one) for one in named)] == []
-    without_records = ["methods", "shift", "shift-moved"]  # the made-up folder has none of their group
-    assert [one for one in named if not any(fnmatchcase(name, one) for name in names)] == without_records

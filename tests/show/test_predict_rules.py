@@ -1,7 +1,6 @@
 """The rules that refuse, with numbers computed by hand, and the example in the documentation."""
 
 import json
-import re
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +11,7 @@ from bench.measure.metrics.draws import reduce_draws
 from bench.show.predict import rules, show
 from bench.show.predict.normalise import normalise
 from tests.show.posteriors import TORN
-from tools.make_predict_example import pictures, printed
+from tools.make_predict_example import pictures
 
 DOCS = Path(__file__).parents[2] / "docs"
 
@@ -45,14 +44,6 @@ def test_worked_rules():
 def test_likely_digits_are_those_that_round_to_something():
     assert show.likely([0.004, 0, 0.996, *[0] * 7]) == "2: 1.00"
     assert show.likely(TORN) == "0: 0.19, 1: 0.19, 2: 0.19"
-
-
-def test_the_example_of_the_documentation_is_what_the_command_prints(monkeypatch):
-    monkeypatch.setenv("COLUMNS", "80")
-    images = json.loads((DOCS / "predict.json").read_text())
-    (block,) = re.findall(r"<!-- example -->\n```\n(.*?)\n```\n", (DOCS / "predict.md").read_text(), re.DOTALL)
-    assert block == printed(images)
-    assert max(map(len, block.splitlines())) <= 80
 
 
 def test_the_pictures_of_the_example_are_still_read_so(tmp_path):

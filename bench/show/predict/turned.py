@@ -13,7 +13,7 @@ from bench.show.predict.reading import Floats
 
 Answerer = Callable[[Sequence[Normalised]], list[PictureAnswer]]
 
-UNSURE, SURE = 0.7, 0.9  # of the likeliest digit's probability, mean over networks; error rates: docs/predict.md
+UNSURE, SURE = 0.7, 0.9  # of the likeliest digit's probability, mean over networks; error rates: docs/commands.md
 TURNS = {1: "a quarter to the left", 2: "by half", 3: "a quarter to the right"}  # by number of quarters to the left
 
 
