@@ -13,7 +13,7 @@ import torch
 
 from bench.core import metric_table
 from bench.core.errors import ConfigError
-from bench.core.metric_table import FRACTION, LARGEST, Metric, Unit, check_metrics, metric, metrics, name_of, unit_of
+from bench.core.metric_table import FRACTION, LARGEST, Metric, Unit, check_metrics, metric, metrics, unit_of
 from bench.interface import Noise
 from bench.measure.metrics import evaluate
 from bench.measure.metrics.classification import accuracy, brier
@@ -88,10 +88,10 @@ def test_a_metric_is_computed_stored_and_listed_from_its_declaration_alone(monke
     assert set(values) == {"brier", "brier_skill"}
     labels = predictions(5)[1].numpy()
     assert values["brier_skill"] == brier_skill(reduce_draws(log_probs).mean_probs, labels)
-    name_of.cache_clear()
+    unit_of.cache_clear()
     with pytest.raises(ValueError, match=r"mnist/brier_skill is 1\.5; allowed are numbers"):
         check_metrics({"mnist/brier_skill": 1.5})
-    name_of.cache_clear()
+    unit_of.cache_clear()
     assert [row[0] for row in definitions.definitions_table().rows[:2]] == ["brier", "brier_skill"]
 
 
