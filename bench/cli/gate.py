@@ -11,7 +11,7 @@ from contextlib import nullcontext
 from pathlib import Path
 
 from bench.cli import FAILED, INCOMPLETE
-from bench.cli.options import add_wide, count, given_folder, given_path, threads
+from bench.cli.options import add_wide, given_folder, given_path, threads, workers
 from bench.core.errors import ConfigError, StoreError
 from bench.core.files import check_writable, write_atomically
 from bench.core.project import usual_results
@@ -47,7 +47,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--threads", type=threads, help="threads of a fit (default: all cores, a share of them with --workers)"
     )
-    parser.add_argument("--workers", type=count, metavar="N", help="fits at a time (default: 1)")
+    parser.add_argument("--workers", type=workers, metavar="N", help="fits at a time (default: 1)")
     parser.add_argument("--junit", type=given_path, metavar="FILE", help="also write JUnit XML")
     parser.add_argument(
         "--summary", type=given_path, metavar="FILE", help="also append Markdown, for a CI's summary page"

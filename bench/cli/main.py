@@ -40,8 +40,8 @@ class Command(NamedTuple):
 
 COMMANDS = {
     "run": Command("bench.cli.run:add_run", "train and measure what is missing, then show the tables"),
-    "plan": Command("bench.cli.run:add_plan", "what would run, and how long it would take"),
-    "status": Command("bench.cli.run:add_status", "which cells are done, failed, stale, running or missing"),
+    "plan": Command("bench.cli.plan:add_plan", "what would run, and how long it would take"),
+    "status": Command("bench.cli.plan:add_status", "which cells are done, failed, stale, running or missing"),
     "table": Command("bench.cli.table:add", "make the tables from the records"),
     "report": Command("bench.cli.report:add", "everything as one page of HTML, made from the records"),
     "figures": Command("bench.cli.figures:add", "draw the figures from the records"),

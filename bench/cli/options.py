@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import errno
 import os
+import re
 import sys
 from pathlib import Path
 
@@ -25,13 +26,15 @@ from bench.run.executors import is_remote
 MOST_SEEDS = 10_000  # in one call; for every seed, cells are in memory
 LARGEST_SEED = 2**63 - 1
 MOST_THREADS = 1024
+MOST_WORKERS = 1000
+NUMBER = re.compile(r"-?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,4})?")
 USUAL = {"profile": "full", "device": "cpu", "precision": "float32"}
 
 
 def seeds(text: str) -> tuple[int, ...]:
     """Return the seeds of an option: a count (3) or a list (0,4,7). A list of one seed ends with a comma (4,)."""
     try:
-        numbers = [int(part) for part in text.removesuffix(",").split(",")]
+        numbers = [whole(part) for part in text.removesuffix(",").split(",")]
     except ValueError:
         raise argparse.ArgumentTypeError(
             f"seeds '{text}' are not numbers; give a count (3) or a list (0,4,7; one seed: 4,)"
@@ -65,7 +68,7 @@ def names(text: str) -> tuple[str, ...]:
 def count(text: str) -> int:
     """Return a count of at least 1."""
     try:
-        value = int(text)
+        value = whole(text)
     except ValueError:
         value = 0
     if value < 1:
@@ -73,10 +76,25 @@ def count(text: str) -> int:
     return value
 
 
+def workers(text: str) -> int:
+    """Return a number of fits at a time, from 1 to MOST_WORKERS."""
+    value = count(text)
+    if value > MOST_WORKERS:
+        raise argparse.ArgumentTypeError(f"number of fits at a time {one_line(text, 30)} is above {MOST_WORKERS}")
+    return value
+
+
+def whole(text: str) -> int:
+    """Return a whole number in plain digits; raises ValueError. `int` takes other scripts' digits and spaces too."""
+    if not re.fullmatch(r"-?[0-9]{1,4000}", text):
+        raise ValueError(text)
+    return int(text)
+
+
 def threads(text: str) -> int:
     """Return a number of threads from 1 to MOST_THREADS."""
     try:
-        value = int(text)
+        value = whole(text)
     except ValueError:
         raise argparse.ArgumentTypeError(f"'{text}' is not a number of threads; give one from 1") from None
     if not 1 <= value <= MOST_THREADS:
@@ -100,10 +118,7 @@ def positive(text: str) -> float:
 
 def _float(text: str) -> float:
     """Return a number, NaN if the text is none."""
-    try:
-        return float(text)
-    except ValueError:
-        return float("nan")
+    return float(text) if NUMBER.fullmatch(text) else float("nan")
 
 
 def given_path(text: str) -> Path:

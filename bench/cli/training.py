@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from bench.cli import INCOMPLETE
-from bench.cli.options import count, existing_folder, positive, seconds, threads, warn
+from bench.cli.options import existing_folder, positive, seconds, threads, warn, workers
 from bench.core import locks
 from bench.core.errors import ConfigError
 from bench.core.store import Store
@@ -46,7 +46,7 @@ def add_training(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--workers",
-        type=count,
+        type=workers,
         metavar="N",
         help="fits at a time: with more than one, measured times do not count (default: 1; on a cluster: as many as "
         "have room)",

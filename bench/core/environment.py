@@ -115,7 +115,7 @@ def now() -> str:
     return datetime.now(UTC).replace(microsecond=0).isoformat()
 
 
-def describe(threads: int) -> Provenance:
+def describe(threads: int | None) -> Provenance:
     """Return the part of the provenance that is the same for all records of a process."""
     code = code_state()
     return Provenance(

@@ -15,7 +15,9 @@ from __future__ import annotations
 import math
 import zlib
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from types import FunctionType
 from typing import Any
 
@@ -42,13 +44,31 @@ def inner(function: Callable[..., Any]) -> Any:
     return numba.njit(error_model="numpy", fastmath=_FAST)(function)
 
 
+def _cached(function: Callable[..., Any], **options: bool) -> Any:
+    """Compile a function with a cache on disk: a temporary one if no other place can be written."""
+    compiled = numba.njit(error_model="numpy", fastmath=_FAST, **options)
+    try:
+        compiled(function).enable_caching()
+    except RuntimeError:  # neither the function's folder nor the user's cache
+        numba.config.CACHE_DIR = _temporary_cache().name
+    made = compiled(function)
+    made.enable_caching()
+    return made
+
+
+@cache
+def _temporary_cache() -> TemporaryDirectory[str]:
+    """Return a folder that is removed when this process ends; the processes that it forks use it too."""
+    return TemporaryDirectory(prefix="bnn-bench-")
+
+
 def loop(function: Callable[..., Any]) -> Any:
     """Compile a loop twice, for one thread and for several; the size of the first argument decides which one runs."""
     function.__qualname__ += _version(function)
-    serial = numba.njit(error_model="numpy", fastmath=_FAST, cache=True)(function)
+    serial = _cached(function)
     copy = FunctionType(function.__code__, function.__globals__, function.__name__)
     copy.__qualname__ = function.__qualname__ + "_parallel"  # with one name, numba's cache would confuse the two
-    parallel = numba.njit(error_model="numpy", fastmath=_FAST, cache=True, parallel=True)(copy)
+    parallel = _cached(copy, parallel=True)
 
     def call(*arguments: Any) -> None:
         threads = torch.get_num_threads()

@@ -77,3 +77,18 @@ def _autocast(precision: str, device: torch.device) -> AbstractContextManager[ob
         return nullcontext()
     # Without the cache: it would keep the weights of the first training step until the `with` ends.
     return torch.autocast(device.type, torch.bfloat16, enabled=precision == "bf16", cache_enabled=False)
+
+
+@contextmanager
+def without_denormals() -> Iterator[None]:
+    """Flush numbers below 1e-38 to zero inside the `with`: they do not matter, but slow every operation on them."""
+    import numpy as np
+    import torch
+
+    for kind in (np.float32, np.float64):
+        np.finfo(kind)  # called first here: its first call tests for denormals, and warns if they are flushed
+    torch.set_flush_denormal(True)
+    try:
+        yield
+    finally:
+        torch.set_flush_denormal(False)

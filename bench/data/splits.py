@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import hashlib
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -13,7 +14,6 @@ from torch import Tensor
 
 from bench.core.errors import check_known
 from bench.core.streams import generator, normals
-from bench.data import notmnist
 from bench.data.idx import Bytes, read_idx
 from bench.data.manifest import TASKS, DataFile, DatasetManifest, manifest
 from bench.data.places import find
@@ -22,6 +22,7 @@ from bench.interface import Split
 SPLIT_NAMES: tuple[str, ...] = ("train60k", "test10k", "train50k", "heldout10k-of-train")
 N_TRAIN50K = 50_000  # alsibahi2019: random_split(train, (50_000, 10_000))
 NO_CLASS = -1
+PIXELS_EVERY = 64  # rows; for `split_hash`: the hash of a whole file is checked when it is read
 
 
 def load_split(name: str, seed: int, data_dir: Path | None = None, task: str = "mnist") -> Split:
@@ -90,6 +91,8 @@ def load_ood(
     elif name == "noise_uniform":
         x = torch.rand(100, 28, 28, generator=generator(seed, "ood", 1)).flatten(1)
     elif known.kind == "png-archive":
+        from bench.data import notmnist  # not at the top: the set is optional
+
         x = _pixels(notmnist.load(known, data_dir)[0])
     else:
         x = _pixels(_idx_pair(name, "letters" if name == "letters" else "t10k", data_dir)[0])
@@ -130,3 +133,19 @@ def _decoded(path: Path, stamp: tuple[int, int, int], file: DataFile, remedy: st
     """Return the content, and keep it for the other cells of this process; a changed file has another `stamp`."""
     del stamp
     return read_idx(path, file.shape, file.sha256, remedy)
+
+
+def split_hash(split: Split, places: Tensor | None = None) -> str:
+    """Return the SHA-256 of rows, in order: their places in the file, their labels, and the pixels of every 64th.
+
+    Args:
+        split: the rows.
+        places: int64 [N], positions in the split of the rows to hash, in this order; None for all rows.
+    """
+    if places is None:
+        places = torch.arange(len(split))
+    found = hashlib.sha256()
+    for part in (split.rows[places], split.y[places], split.x[places[::PIXELS_EVERY]]):
+        plain = part.float() if part.is_floating_point() else part  # the numbers of a float64 split are float32 ones
+        found.update(plain.cpu().contiguous().numpy().tobytes())
+    return found.hexdigest()

@@ -18,7 +18,6 @@ from bench.core.reasons import Reason, told
 from bench.core.streams import generator
 from bench.data.splits import load_split
 from bench.interface import Posterior, Split
-from bench.measure.blundell2015 import Blundell2015
 from bench.measure.measuring import EpochMetrics, Measurement, categorical, draws_of, gaussian, predict_split
 from bench.measure.metrics import published as estimators
 from bench.measure.metrics.arrays import FloatArray, IntArray
@@ -27,7 +26,6 @@ from bench.measure.metrics.draws import DrawSummary, concatenate, reduce_draws
 from bench.measure.metrics.pruning import prune_at
 from bench.measure.metrics.refusal import MEDIAN_RULE
 from bench.measure.protocols import CPU, Common, Protocol, ToyCommon
-from bench.measure.shifted import Shift
 from bench.plan.cells import PROTOCOLS
 from bench.plan.manifests import ApproachManifest
 from bench.plan.recipes import Profile
@@ -270,12 +268,12 @@ _BY_APPROACH: dict[str, type[Protocol]] = {
     "mlp": Feldman2018Mlp,
     "linear_bbb": Feldman2018Bbb,
     "mxnet_bbb": Rabanser2017,
-    "blundell_sgd": Blundell2015,
-    "blundell_dropout": Blundell2015,
-    "blundell_bbb": Blundell2015,
     "toy_mlp": Feldman2018Toy,
     "toy_bbb": Feldman2018Toy,
 }
+
+
+BLUNDELL2015 = ("blundell_sgd", "blundell_dropout", "blundell_bbb")
 
 
 def protocol_of(
@@ -289,12 +287,19 @@ def protocol_of(
 ) -> Protocol:
     """Return a protocol for one approach and seed: `common`, `shift`, or `published`, that of the document."""
     check_known("protocol", PROTOCOLS, name)
+    # Protocols of few runs are imported where they are used, so that the others load less code.
     if name == "shift":
+        from bench.measure.shifted import Shift
+
         return Shift(entry, seed, budget, data_dir, device, dtype)
     if name == "common":
         return (ToyCommon if entry.task == "toy" else Common)(entry, seed, budget, data_dir, device, dtype)
     if not entry.document:
         raise ConfigError(f"{entry.name} has no document; measure it with protocol common")
+    if entry.name in BLUNDELL2015:
+        from bench.measure.blundell2015 import Blundell2015
+
+        return Blundell2015(entry, seed, budget, data_dir, device, dtype)
     if entry.name not in _BY_APPROACH:
         raise ConfigError(f"{entry.name} names document '{entry.document}', whose protocol is not known here")
     return _BY_APPROACH[entry.name](entry, seed, budget, data_dir, device, dtype)

@@ -8,7 +8,6 @@ from pathlib import Path
 from bench.core.reasons import Reason
 from bench.core.records import Record
 from bench.core.store import Store
-from bench.data.inventory import list_datasets
 from bench.plan.cells import Cell
 from bench.plan.freshness import is_stale
 
@@ -40,6 +39,10 @@ def is_final(record: Record, data_dir: Path | None = None) -> bool:
 def has_come(missing: Mapping[str, Reason], data_dir: Path | None) -> bool:
     """Return whether a data set is present now for which numbers of a record are missing; keys begin with its name."""
     lacking = {key.partition("/")[0] for key, reason in missing.items() if reason.kind == "no-data"}
+    if not lacking:
+        return False
+    from bench.data.inventory import list_datasets  # not at the top: most records lack nothing
+
     return any(row.present for row in list_datasets(data_dir) if row.optional and row.name in lacking)
 
 

@@ -21,9 +21,8 @@ from bench.core.precision import dtype_of
 from bench.core.reasons import RESUMED, SEEDS_TOGETHER, Reason, told
 from bench.core.records import NetworkSize, Provenance, Timings, Versions
 from bench.core.store import Store
-from bench.data.fingerprint import split_hash
 from bench.data.manifest import data_hashes
-from bench.data.splits import load_shared, load_split, toy_split
+from bench.data.splits import load_shared, load_split, split_hash, toy_split
 from bench.interface import Approach, Posterior, Split, Task
 from bench.measure.measuring import check_fit, posterior_of
 from bench.measure.protocols import Protocol

@@ -15,7 +15,7 @@ LOOK_EVERY_S = 0.5
 
 # The server imports torch, so that its children start fast. It never computes with torch, so that they start clean.
 # torch.optim imports torch._dynamo at its first use, which takes as long as the rest of torch.
-MODULES = ("bench.run.process", "bench.core.noise_loops", "torch._dynamo")
+MODULES = ("bench.run.process", "numba", "torch._dynamo")
 
 
 def import_all(names: tuple[str, ...], run: int) -> None:

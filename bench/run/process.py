@@ -7,18 +7,19 @@ import traceback
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+import msgspec
 import torch
 
-from bench.core import timing
-from bench.core.denormals import without_denormals
+from bench.core import environment, timing
 from bench.core.errors import BenchError, Diverged, Unsupported
 from bench.core.load import OtherLoad
-from bench.core.precision import check_gpu, computing_in
+from bench.core.precision import check_gpu, computing_in, without_denormals
 from bench.core.reasons import Reason, told
-from bench.core.records import Record
+from bench.core.records import SCHEMA, Arrays, Record
 from bench.core.row_scores import Scores
 from bench.core.store import Store
 from bench.interface import Approach
+from bench.measure.measuring import Measurement
 from bench.plan.cells import Cell
 from bench.plan.computations import fit_keys
 from bench.plan.recipes import build, profile, resolve
@@ -28,7 +29,7 @@ from bench.run.contexts import OrphanedError
 from bench.run.events import Measuring, Send, Started
 from bench.run.fitting import Fit, fit, protocol_for
 from bench.run.options import Options
-from bench.run.recording import empty_record, make_record, write_or_say_why
+from bench.run.recording import empty_record, write_or_say_why
 
 Fits = Mapping[str, Fit | Reason | Exception]  # by fit key: the fit, why it diverged, or the error that ended it
 
@@ -53,7 +54,7 @@ def _work(cells: Sequence[Cell], options: Options, send: Send) -> None:
         scores: Scores | None = None
         try:
             if cell.skip:
-                record = empty_record(cell, "skipped", cell.skip)
+                record = empty_record(cell, "skipped", cell.skip, torch.get_num_threads())
             else:
                 check_gpu(cell.precision, cell.device)  # another machine may have planned the cell
                 entry = manifest(cell.approach)
@@ -74,21 +75,21 @@ def _measured(
     if isinstance(fitted, Exception):
         raise fitted
     if isinstance(fitted, Reason):
-        return empty_record(cell, "diverged", fitted), None
+        return empty_record(cell, "diverged", fitted, torch.get_num_threads()), None
     send(Measuring(cell.key))
     protocol = protocol_for(cell, cell.protocol, options)
     others, start = OtherLoad(torch.get_num_threads()), time.perf_counter()
     measured = protocol.final(fitted.posterior, [epoch.metrics for epoch in fitted.info.epochs])
     measured.timings["measure_s"] = time.perf_counter() - start
-    return make_record(cell, fitted, measured, others.reasons()), measured.scores
+    return _record(cell, fitted, measured, others.reasons()), measured.scores
 
 
 def _failed(cell: Cell, error: Exception) -> Record:
     """Return the record of a cell for the error that ended it."""
     if isinstance(error, Unsupported):
-        return empty_record(cell, "skipped", told("unsupported", error))
+        return empty_record(cell, "skipped", told("unsupported", error), torch.get_num_threads())
     if isinstance(error, Diverged):
-        return empty_record(cell, "diverged", told("diverged-as-told", error))
+        return empty_record(cell, "diverged", told("diverged-as-told", error), torch.get_num_threads())
     where = traceback.extract_tb(error.__traceback__)[-1]
     place = "" if isinstance(error, BenchError) else f"{Path(where.filename).name}:{where.lineno}"
     lines = str(error).rstrip(": \n").splitlines()
@@ -101,7 +102,7 @@ def _failed(cell: Cell, error: Exception) -> Record:
     printed = output.printed()
     if printed:
         detail += f"\nprinted by the child process:\n{printed}"
-    return empty_record(cell, "failed", Reason("error", values), detail)
+    return empty_record(cell, "failed", Reason("error", values), torch.get_num_threads(), detail)
 
 
 def _fit_or_why_not(group: Sequence[Cell], approach: Approach, store: Store, options: Options, send: Send) -> Fits:
@@ -110,3 +111,25 @@ def _fit_or_why_not(group: Sequence[Cell], approach: Approach, store: Store, opt
         return fit(group, approach, store, options, send)
     except Exception as error:  # noqa: BLE001 - an approach may raise anything; each cell's record says what
         return dict.fromkeys(fit_keys(group), error)
+
+
+def _record(cell: Cell, fitted: Fit, measured: Measurement, load: Sequence[Reason]) -> Record:
+    """Make the record of a fit and its measurement; `load`: why the times of measuring do not count (`OtherLoad`)."""
+    training = fitted.info.timings.reasons
+    reasons = [*training, *(reason for reason in load if reason not in training)]
+    return Record(
+        schema=SCHEMA,
+        **msgspec.structs.asdict(cell.naming()),
+        outcome="done",
+        reason=None,
+        metrics=measured.metrics,
+        missing=measured.missing,
+        arrays=msgspec.convert(measured.arrays, Arrays),
+        epochs=fitted.info.epochs,
+        timings=msgspec.structs.replace(fitted.info.timings, **measured.timings, reasons=reasons, valid=not reasons),
+        model=fitted.info.model,
+        recipe_values=dict(cell.values),
+        corrections=list(cell.corrections),
+        versions=cell.versions,
+        provenance=msgspec.structs.replace(fitted.info.provenance, measured=environment.now()),
+    )

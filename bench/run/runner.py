@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import time
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
@@ -142,8 +143,9 @@ def _run_group(
         outcome, reason, printed = "out-of-time", told("out-of-time", error), error.printed
     except FitCrashed as error:
         reason, printed = told("crashed", error), error.printed
+    threads = options.threads or len(os.sched_getaffinity(0))
     for cell in open_cells.values():
-        event = write_or_say_why(store, cell, empty_record(cell, outcome, reason, printed))
+        event = write_or_say_why(store, cell, empty_record(cell, outcome, reason, threads, printed))
         tell(todo, event)
         results.append(Result(cell, outcome, in_words(reason), was_there=False))
     return results

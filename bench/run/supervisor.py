@@ -102,7 +102,7 @@ def _fork(work: Work, threads: int | None, printed: str, time_limit_s: float | N
                 process.start()
             return process, os.dup(receiver.fileno())
     except (OSError, EOFError) as error:  # EOFError: the fork server has ended
-        text = f"the fit's process does not start ({error}); this happens where memory is short"
+        text = f"the fit's process does not start ({error}); --executor inline may show why, or memory is short"
         raise FitCrashed(text) from error
 
 

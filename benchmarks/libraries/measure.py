@@ -14,8 +14,8 @@ from dataclasses import dataclass
 
 import torch
 
-from bench.core.denormals import without_denormals
 from bench.core.load import OtherLoad
+from bench.core.precision import without_denormals
 from bench.core.reasons import in_words
 from bench.core.timing import Stopwatch
 from bench.interface import Posterior, Split

@@ -11,7 +11,7 @@ import pytest
 from bench.cli import INCOMPLETE, USAGE, data
 from bench.cli.main import main
 from bench.cli.options import seeds
-from bench.cli.run import LONGEST_LINE, MOST_PRINTED
+from bench.cli.plan import LONGEST_LINE, MOST_PRINTED
 from bench.core import timing
 from bench.core.reasons import told
 from bench.core.store import Store
@@ -122,6 +122,14 @@ def lines(capsys):
         (["run", "mlp", "--executor", "tls://127.0.0.1:1"], "tls://127.0.0.1:1 needs a certificate"),
         (["run", "mlp", "--executor", "inline", "--workers", "2"], "--workers is not for executor 'inline'"),
         (["run", "mlp", "--workers", "0"], "is not a count"),
+        (["run", "mlp", "--workers", "2147483648"], "number of fits at a time 2147483648 is above 1000"),
+        (["run", "mlp", "--workers", "٣"], "is not a count"),
+        (["run", "mlp", "--workers", "  5 "], "is not a count"),
+        (["run", "mlp", "--threads", "２"], "is not a number of threads"),
+        (["run", "mlp", "--seeds", " 3"], "not numbers"),
+        (["run", "mlp", "--seeds", "1_0"], "not numbers"),
+        (["run", "mlp", "--time-limit", " 5"], "not a positive number"),
+        (["run", "mlp", "--time-limit", "٣"], "not a positive number"),
         (["figures", "reliabilty"], "unknown figure 'reliabilty'"),
         (["figures", "--format", "gif"], "unknown format 'gif'"),
         (["figures", "roc", "--baseline", "none"], "figure 'roc' cannot be drawn: there is no finished record"),
@@ -200,7 +208,7 @@ def test_status_says_what_is_missing_or_stale(tmp_path, capsys, monkeypatch):
     main(["run", *choice, "--executor", "inline", "--quiet"])
     capsys.readouterr()
     assert status() == (0, ["done"])
-    monkeypatch.setattr("bench.cli.run.is_stale", lambda record: True)
+    monkeypatch.setattr("bench.cli.plan.is_stale", lambda record: True)
     assert status() == (INCOMPLETE, ["done, made at other versions"])
 
 
@@ -210,7 +218,7 @@ def test_status_shows_what_a_failed_cell_printed_escaped_and_bounded(tmp_path, c
     (cell,) = cells(Selection(approaches=("uniform",), profile="smoke"))
     printed = [f"line {number}: {'y' * 2 * LONGEST_LINE}" for number in range(98)]
     detail = "\n".join([*printed, "\x1b[2J\u202etxt", "x" * 50_000])
-    Store(tmp_path).write(empty_record(cell, "failed", told("text", "it fell"), detail))
+    Store(tmp_path).write(empty_record(cell, "failed", told("text", "it fell"), 1, detail))
     assert main(place) == INCOMPLETE
     shown = capsys.readouterr().out
     assert "traceback and output, last 8 of " in shown
@@ -228,7 +236,8 @@ def test_status_shows_the_ends_of_few_failures_unless_all_are_asked_for(tmp_path
     monkeypatch.setenv("COLUMNS", "120")  # which --wide changes
     chosen = cells(Selection(approaches=("uniform",), profile="smoke", seeds=tuple(range(5))))
     for cell in chosen:
-        Store(tmp_path).write(empty_record(cell, "failed", told("text", "it fell"), f"the words of seed {cell.seed}"))
+        text = f"the words of seed {cell.seed}"
+        Store(tmp_path).write(empty_record(cell, "failed", told("text", "it fell"), 1, text))
     main(["status", "uniform", "--seeds", "5", "--profile", "smoke", "--results", str(tmp_path), *wide])
     shown = capsys.readouterr().out
     assert shown.count("the words of seed") == named

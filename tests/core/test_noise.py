@@ -1,6 +1,7 @@
 """Counter-based noise: the published words, the right distributions, fast = plain."""
 
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,6 +15,23 @@ from bench.core.streams import StepNoise
 from tests.implementations.roundings import LOG, UNIT, assert_within, normals_bound
 
 noise_loops = pytest.importorskip("bench.core.noise_loops", reason="numba is not installed")
+
+
+def test_loops_are_compiled_where_no_usual_cache_can_be_written(monkeypatch):
+    """As for a user without a writable home, and a package that somebody else has installed."""
+    caching = pytest.importorskip("numba.core.caching")
+    monkeypatch.setattr(caching.CacheImpl, "_locator_classes", [caching.UserProvidedCacheLocator])
+    monkeypatch.setattr(noise_loops.numba.config, "CACHE_DIR", "")
+
+    def add_one(x):
+        for place in range(x.size):
+            x[place] += 1
+
+    x = np.zeros(3, np.float32)
+    noise_loops.loop(add_one)(x)
+    assert x.tolist() == [1, 1, 1]
+    assert any(Path(noise_loops.numba.config.CACHE_DIR).rglob("*.nbi"))
+
 
 WHOLE_ROW = torch.tensor([0])
 

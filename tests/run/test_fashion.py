@@ -9,8 +9,8 @@ from bench.cli.main import main
 from bench.core.errors import ConfigError
 from bench.core.store import Store
 from bench.data import splits
-from bench.data.fingerprint import split_hash
 from bench.data.manifest import MEASURED_NAMES, TASKS, data_hashes
+from bench.data.splits import split_hash
 from bench.interface import Split
 from bench.judge.compare.verified import verify
 from bench.measure import protocols

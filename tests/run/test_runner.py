@@ -158,6 +158,6 @@ def test_a_record_that_lacked_a_data_set_is_measured_again_once_it_is_there(monk
     measured = synthetic.record("mlp", missing={"notmnist459/disagreement_rate": Reason("one-draw")})
     for present in (False, True):
         row = SimpleNamespace(name="notmnist459", optional=True, present=present)
-        monkeypatch.setattr("bench.run.existing.list_datasets", lambda _, row=row: [row])
+        monkeypatch.setattr("bench.data.inventory.list_datasets", lambda _, row=row: [row])
         assert is_final(lacked) == (not present)
         assert is_final(measured)  # of one draw, whatever data sets come

@@ -12,10 +12,14 @@ from bench.core.store import Store
 from bench.plan.cells import Selection, cells
 from bench.plan.registry import manifests
 from bench.run import contexts
-from bench.run.events import EpochEnded, Warned
+from bench.run.events import EpochEnded, Recorded, Warned
+from bench.run.executors import Inline
 from bench.run.existing import existing
 from bench.run.options import Options
+from bench.run.runner import run
+from tests.run.outside import chosen
 from tests.run.toys import go, published, records, stopped
+from tests.run.watching import Recorder
 
 pytestmark = pytest.mark.usefixtures("short_intervals")
 
@@ -132,3 +136,17 @@ def test_a_raised_version_trains_again_in_the_place_of_the_old_records(tmp_path,
     assert {record.versions.recipe["published"] for record in after} == {2}
     results, _ = go(tmp_path, "toy_mlp", seeds=(0,))
     assert all(each.was_there for each in results)
+
+
+def test_an_event_about_another_cell_is_the_fits_fault(tmp_path):
+    """As a plug-in may write it into the pipe of its child process."""
+
+    class Lying(Inline):
+        def run_group(self, cells, options, time_limit_s):
+            yield Recorded("\x1bno such key", "done", "")
+
+    (ended,) = run(chosen("uniform", profile="smoke"), Store(tmp_path), Options(str(tmp_path)), Recorder(), Lying())
+    assert (ended.outcome, ended.reason) == (
+        "failed",
+        r"its process reported a cell that it was not given: '\x1bno such key'",
+    )

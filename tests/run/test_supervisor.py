@@ -99,7 +99,8 @@ def test_a_fork_server_that_ends_is_an_error_of_the_fit(monkeypatch):
 
     monkeypatch.setattr(context.Process, "start", ended)
     with pytest.raises(
-        FitCrashed, match=r"process does not start \(unexpected EOF\); this happens where memory is short"
+        FitCrashed,
+        match=r"does not start \(unexpected EOF\); --executor inline may show why",
     ):
         listen(works)
 

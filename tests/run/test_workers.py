@@ -9,6 +9,7 @@ import sys
 import time
 from pathlib import Path
 
+import psutil
 import pytest
 
 from bench.cli.main import main
@@ -129,6 +130,28 @@ def test_ctrl_c_ends_all_of_them_and_the_same_command_goes_on(tmp_path, monkeypa
     assert not any(map(processes.is_alive, at_work))
     assert Store(root).all_records() == ([], [])
     assert len(list(root.glob("fits/*/checkpoint.safetensors"))) == 2  # where the next call goes on
+
+
+@needs_proc
+def test_ctrl_c_while_the_fork_server_imports_is_one_line(tmp_path):
+    words = ["uniform", "--profile", "smoke", "--results", str(tmp_path), "--quiet"]
+    with subprocess.Popen(
+        [sys.executable, "-c", INTERRUPTIBLE, "run", *words],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        cwd=processes.PACKAGE,
+    ) as process:
+        while not any("forkserver" in " ".join(child.cmdline()) for child in psutil.Process(process.pid).children()):
+            assert process.poll() is None, process.stderr.read()
+            time.sleep(0.01)
+        os.killpg(process.pid, signal.SIGINT)
+        said = process.communicate()[1]
+    assert process.returncode == 130
+    assert said.strip().splitlines() == [
+        "interrupted; records and checkpoints are kept, and the same command uses them"
+    ]
 
 
 def test_a_gate_of_several_workers_shares_the_cores(monkeypatch, tmp_path):

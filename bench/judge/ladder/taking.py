@@ -14,11 +14,10 @@ import torch
 
 from bench.core import environment
 from bench.core.canonical import digest
-from bench.core.denormals import without_denormals
 from bench.core.errors import BenchError
 from bench.core.fits import read_posterior
 from bench.core.metric_table import N_CLASSES
-from bench.core.precision import computing_in, dtype_of
+from bench.core.precision import computing_in, dtype_of, without_denormals
 from bench.core.records import SCHEMA, Reading, Record, Timings
 from bench.core.store import Store
 from bench.data.splits import load_split
