@@ -42,7 +42,7 @@ def add_training(parser: argparse.ArgumentParser) -> None:
         "--executor",
         default="process",
         help="process (default): each fit in a process of its own; inline: in this process; "
-        "dask://HOST:PORT or tls://HOST:PORT: the workers of a Dask scheduler (docs/cluster.md)",
+        "dask://HOST:PORT or tls://HOST:PORT: the workers of a Dask scheduler (docs/faults.md)",
     )
     parser.add_argument(
         "--workers",
@@ -101,7 +101,7 @@ def train(chosen: Sequence[Cell], arguments: argparse.Namespace, as_json: bool =
         at_once=arguments.workers or 1,
     )
     if not locks.are_kept(store.root):
-        warn("this disk grants a lock twice, so let no second run work on this folder; docs/cluster.md says more")
+        warn("this disk grants a lock twice, so let no second run work on this folder; docs/faults.md says more")
     with contextlib.closing(open_executor(arguments.executor, arguments.device, arguments.workers)) as executor:
         watcher = JsonLines() if as_json else Progress(costs, quiet=arguments.quiet, at_once=executor.width())
         try:

@@ -186,7 +186,7 @@ def connect(address: str, gpu: bool, workers: int | None) -> DaskPool:
 def _why_no_answer(address: str, error: Exception) -> str:
     if isinstance(error, TypeError) and address.startswith(TLS):
         return (
-            f"{address} needs a certificate; set distributed.comm.tls in Dask's configuration, as docs/cluster.md says"
+            f"{address} needs a certificate; set distributed.comm.tls in Dask's configuration, as docs/faults.md says"
         )
     why = type(error).__name__
     cause: BaseException | None = error
