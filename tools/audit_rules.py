@@ -1,6 +1,6 @@
-"""Write the table of docs/audit.md from the rules of the audit: `python -m tools.audit_rules`.
+"""Write the list of rules in docs/audit.md from the rules of the audit: `python -m tools.audit_rules`.
 
-tests/judge/test_audit_rules.py checks that the page has today's table.
+tests/judge/test_audit_rules.py checks that the page has today's list.
 """
 
 from __future__ import annotations
@@ -11,18 +11,15 @@ from bench.judge.audit.documents import Fact, facts, shown_mistakes
 from bench.judge.audit.rules import RULES
 
 PAGE = TOP / "docs" / "audit.md"
-MARKS = ("<!-- rules -->\n", "\n<!-- /rules -->")
+MARKS = ("<!-- rules -->\n\n", "\n\n<!-- /rules -->")
 
 
-def rules_table() -> str:
-    """Return the table of rules, with the documents that have each mistake; marks say how a mistake was found."""
-    lines = ["| rule | severity | mistake | it looks for | runs on | found in |", "|---|---|---|---|---|---|"]
+def rules_list() -> str:
+    """Return the rules as a list, with the documents that have each mistake; marks say how a mistake was found."""
+    lines = []
     for rule in RULES.values():
-        has = [fact for fact in facts() if fact.rule == rule.id and fact.outcome == "found"]
-        found = [fact.document + _mark(fact) for fact in has]
-        where = ", ".join(place for place in rule.where if place != "documents") or "-"
-        cells = [f"`{rule.id}`", rule.severity, rule.title, rule.looks_for, where, ", ".join(found) or "-"]
-        lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
+        found = [fact.document + _mark(fact) for fact in facts() if fact.rule == rule.id and fact.outcome == "found"]
+        lines.append(f"- `{rule.id}`, {rule.severity}: {rule.title}" + (f" ({', '.join(found)})" if found else ""))
     notes = (
         "\\* read in the document. + shown by running the one expression in question on made-up numbers. "
         "The others are shown by running our rewriting of the document's code."
@@ -37,8 +34,8 @@ def _mark(fact: Fact) -> str:
 
 
 def page() -> bytes:
-    """Return the page with today's table."""
-    return with_block(PAGE, *MARKS, rules_table())
+    """Return the page with today's list."""
+    return with_block(PAGE, *MARKS, rules_list())
 
 
 if __name__ == "__main__":
