@@ -13,7 +13,6 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from tabulate import tabulate
 
 from bench.cli.main import Parser, guarded
 from bench.cli.options import given_folder
@@ -27,6 +26,8 @@ from bench.measure.measuring import categorical, draws_of
 from bench.measure.metrics.classification import entropies
 from bench.measure.metrics.draws import DrawSummary, concatenate, reduce_draws
 from bench.show.predict import fits
+from bench.show.table import Table
+from bench.show.tables.render import markdown_grid
 
 APPROACHES = ("mlp", "linear_bbb", "pyro_random_module")
 RECIPES = ("published", "corrected")
@@ -46,8 +47,8 @@ def main() -> int:
 
 
 def _ship(results: Path) -> int:
-    table = tabulate(_rows(Store(results)), headers=COLUMNS, tablefmt="github", disable_numparse=True)
-    write_atomically(PAGE, with_block(PAGE, *MARKS, table))
+    table = Table("float16", "", "", COLUMNS, list(_rows(Store(results))))
+    write_atomically(PAGE, with_block(PAGE, *MARKS, markdown_grid(table)))
     return 0
 
 

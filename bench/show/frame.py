@@ -88,6 +88,7 @@ class Cells:
         self._columns = [frame[name].to_numpy() for name in ("seed", "key", "times_invalid", *NUMBER)]
         self._places = frame.groupby(CELL, sort=False).indices
         self._read: dict[tuple[str, str, str], dict[int, SeedNumbers]] = {}
+        self._samples: dict[tuple[str, str, str, str], Samples] = {}  # of all seeds; their standard deviations are slow
 
     def seeds(self, approach: str, recipe: str, protocol: str) -> dict[int, SeedNumbers]:
         """Return the numbers of each seed of a cell, in the order of the frame."""
@@ -106,5 +107,9 @@ class Cells:
         self, approach: str, recipe: str, protocol: str, metric: str, among: Callable[[SeedNumbers], bool] | None = None
     ) -> Samples:
         """Return a number of every seed of a cell, or of some seeds."""
-        chosen = self.seeds(approach, recipe, protocol).items()
-        return samples_of({seed: (one.key, one.number(metric)) for seed, one in chosen if among is None or among(one)})
+        place = (approach, recipe, protocol, metric)
+        if among is None and place in self._samples:
+            return self._samples[place]
+        seeds = self.seeds(approach, recipe, protocol).items()
+        found = samples_of({seed: (one.key, one.number(metric)) for seed, one in seeds if among is None or among(one)})
+        return found if among else self._samples.setdefault(place, found)

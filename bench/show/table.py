@@ -176,6 +176,10 @@ class Table:
             return " ".join([entry.text, *(self.labels[gap] for gap in entry.gaps())])
         return EMPTY if entry is None else str(entry)
 
+    @cached_property
+    def _texts(self) -> list[list[str]]:  # every form asks for them
+        return [[self.text(entry) for entry in row] for row in self.rows]
+
     def texts(self) -> list[list[str]]:
         """Return the text of every entry, row by row."""
-        return [[self.text(entry) for entry in row] for row in self.rows]
+        return self._texts

@@ -7,8 +7,6 @@ import io
 import itertools
 from collections.abc import Callable
 
-from tabulate import tabulate
-
 from bench.core.errors import unknown_name
 from bench.core.text import one_line, visible
 from bench.show.table import EMPTY, NOTHING, Entry, Linked, Measured, Missing, Number, Table
@@ -33,15 +31,14 @@ def markdown(table: Table) -> str:
 
 def markdown_grid(table: Table) -> str:
     """Return the rows and columns of a table in Markdown."""
-    return tabulate(
-        [[escape(text) for text in row] for row in table.texts()],
-        headers=[escape(column) for column in table.columns],
-        tablefmt="pipe",
-        disable_numparse=True,  # the numbers are rounded text already
-        colalign=["right" if table.is_numeric(place) else "left" for place in range(len(table.columns))]
-        if table.rows
-        else None,
-    )
+    columns = []
+    for place, header in enumerate(table.columns):
+        texts = [escape(text) for text in (header, *(row[place] for row in table.texts()))]
+        width = max(len(texts[0]) + 2, *map(len, texts))
+        is_right, line = table.is_numeric(place), "-" * (width + 1)
+        column = [f" {text.rjust(width) if is_right else text.ljust(width)} " for text in texts]
+        columns.append([column[0], f"{line}:" if is_right else f":{line}", *column[1:]])
+    return "\n".join(f"|{'|'.join(line)}|" for line in zip(*columns, strict=True))
 
 
 def escape(raw: str) -> str:
