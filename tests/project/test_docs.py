@@ -1,6 +1,7 @@
 """What the documents say in numbers of the committed records is still so, and where their links lead is there."""
 
 import re
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,8 @@ TOP = Path(__file__).resolve().parents[2]
 README = (TOP / "README.md").read_text(encoding="utf-8")
 PAGES = [TOP / "README.md", *sorted((TOP / "docs").glob("*.md"))]
 WIDEST = 68  # characters in the widest cells of a row: with their margins at most 830 pixels, a page's width on GitHub
+MENTION = re.compile(r"\bdocs/[a-z0-9-]+\.md\b")
+SCREEN = 60  # lines
 LINK = re.compile(r"\]\((?!https?://)([^)\s#]*)(?:#([^)\s]*))?\)")
 
 
@@ -43,3 +46,17 @@ def test_generated_tables_are_narrow():
     for block in blocks:
         rows = [line.strip("|").split("|") for line in block.splitlines() if line.startswith("|") and "---" not in line]
         assert sum(max(len(row[place].strip()) for row in rows) for place in range(len(rows[0]))) <= WIDEST
+
+
+def test_every_document_that_a_file_mentions_is_there():
+    listed = subprocess.run(
+        ["git", "grep", "-hoIE", r"(^|[^:])\bdocs/[a-z0-9-]+\.md"], cwd=TOP, capture_output=True, text=True
+    )
+    named = {name for line in listed.stdout.splitlines() for name in MENTION.findall(line)}
+    assert named
+    assert sorted(name for name in named if not (TOP / name).exists()) == []
+
+
+@pytest.mark.parametrize("name", ["CONTRIBUTING.md", "CHANGELOG.md"])
+def test_a_page_for_maintainers_is_one_screen(name):
+    assert len((TOP / name).read_text(encoding="utf-8").splitlines()) <= SCREEN
