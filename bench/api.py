@@ -27,7 +27,7 @@ from bench.measure.metrics.evaluate import evaluate_classification
 from bench.plan import recipes
 from bench.plan.registry import manifest
 from bench.run.alone import FitAlone, Tell
-from bench.run.devices import check_device
+from bench.run.executors import check_device
 from bench.show.frame import folder_frame
 from bench.show.predict import fits, rules
 from bench.show.predict.predictor import PictureAnswer, Predictor

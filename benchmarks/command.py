@@ -16,7 +16,7 @@ from bench.cli.options import count
 from bench.core import environment
 from bench.core.reasons import Reason, in_words
 from bench.judge.results import origin_of
-from bench.run.devices import check_device
+from bench.run.executors import check_device
 from bench.show.table import Table
 from bench.show.tables.render import render
 

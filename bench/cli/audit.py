@@ -10,7 +10,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from bench.cli import FAILED, INCOMPLETE
-from bench.cli.options import add_record_options, add_wide, check_conditions, check_records, existing_folder, warn
+from bench.cli.options import add_record_options, add_wide, existing_folder, warn
+from bench.cli.reading import check_conditions, check_records
 from bench.core.errors import ConfigError, check_known
 from bench.core.folder import Problem
 from bench.core.records import Record

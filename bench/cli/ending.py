@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 from rich.text import Text
 
-from bench.cli.options import is_of_documents, record_options
+from bench.cli.options import is_of_documents
+from bench.cli.reading import record_options
 from bench.core.text import counted, duration, one_line
 from bench.judge.stats.papers import PAPER
 from bench.plan.manifests import DOCUMENTS

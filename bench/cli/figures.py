@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from bench.cli import INCOMPLETE, options
+from bench.cli import INCOMPLETE, options, reading
 from bench.cli.table import material_of, warn_of_problems
 from bench.core.errors import ConfigError, check_known
 from bench.core.files import check_writable
@@ -18,7 +18,7 @@ def add(parser: argparse.ArgumentParser) -> None:
         "name", nargs="*", metavar="NAME", help="only these figures (default: all that the records allow)"
     )
     options.add_record_options(parser)
-    options.add_baseline(parser)
+    reading.add_baseline(parser)
     parser.add_argument(
         "--list", action="store_true", help="draw nothing; name the figures, and say why others are missing"
     )
@@ -33,8 +33,8 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def _figures(arguments: argparse.Namespace) -> int:
     if arguments.to is None and not arguments.list:
-        options.refuse_to_write(arguments, "--to DIR")
-    options.check_records(arguments)
+        reading.refuse_to_write(arguments, "--to DIR")
+    reading.check_records(arguments)
     check_known("format", FORMATS, *arguments.format)
     material = material_of(arguments)
     warn_of_problems(material)
@@ -50,7 +50,7 @@ def _figures(arguments: argparse.Namespace) -> int:
             print(shown(f"{item.group:<14} {item.name}: not drawn: {item.reason}"))
         return 0
     chosen = [figure for figure in found if not arguments.name or figure.name in arguments.name]
-    place = arguments.to or options.folder(arguments, "figures")
+    place = arguments.to or reading.folder(arguments, "figures")
     below = None if arguments.to else arguments.results
     check_writable(place, below)
     for path in write(chosen, place, arguments.format, below):

@@ -7,7 +7,7 @@ import json
 import sys
 from collections.abc import Sequence
 
-from bench.cli import INCOMPLETE, options
+from bench.cli import INCOMPLETE, options, reading
 from bench.cli.table import material_of, warn_of_problems
 from bench.cli.training import add_training_on_request, train_on_request
 from bench.core.errors import ConfigError, unknown_name
@@ -18,7 +18,7 @@ from bench.judge.ladder.effects import effects
 from bench.judge.ladder.rungs import Ladder
 from bench.judge.ladder.selection import cells_of, chosen
 from bench.plan.cells import Selection
-from bench.run.devices import check_device
+from bench.run.executors import check_device
 from bench.show.material import Material
 from bench.show.tables.answer import answer_table, conclusions
 from bench.show.tables.files import write_tables
@@ -43,10 +43,10 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def _ladder(arguments: argparse.Namespace) -> int:
-    options.check_conditions(arguments)
-    options.refuse_other_tasks(arguments)
+    reading.check_conditions(arguments)
+    reading.refuse_other_tasks(arguments)
     if arguments.run or arguments.write:
-        options.refuse_to_write(arguments, "--results DIR")
+        reading.refuse_to_write(arguments, "--results DIR")
     if arguments.seeds is not None and not arguments.run:
         raise ConfigError("--seeds is for --run, which trains what is missing; leave it out")
     arguments.seeds = arguments.seeds or (0, 1, 2)
@@ -56,7 +56,7 @@ def _ladder(arguments: argparse.Namespace) -> int:
     for one in ladders:
         if arguments.data_set not in (None, ALL, *one.ood):
             raise unknown_name(f"data set of the ladder of {one.approach}", arguments.data_set, (ALL, *one.ood))
-    options.say_if_shipped(arguments)
+    reading.say_if_shipped(arguments)
     code = _make(ladders, arguments) if arguments.run else 0
     material = material_of(arguments)
     warn_of_problems(material)
@@ -93,7 +93,7 @@ def _show(ladders: Sequence[Ladder], material: Material, arguments: argparse.Nam
         answer = find(one.question, numbers, material.claims) if one.question else None
         if arguments.write:
             made = ladder_table(one, found, numbers, one.ood)
-            write_tables([made], options.folder(arguments, "tables"), below=arguments.results)
+            write_tables([made], reading.folder(arguments, "tables"), below=arguments.results)
         if arguments.json:
             said = conclusions(answer) if answer else []
             lines.append({"approach": one.approach, "rungs": as_lines(one, found), "answer": said})

@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from bench.cli import USAGE
-from bench.cli.options import add_approach_path, given_folder, given_path, say_if_shipped, warn
+from bench.cli.options import add_approach_path, given_folder, given_path, warn
+from bench.cli.reading import say_if_shipped
 from bench.core.errors import BenchError, ConfigError, UnusableImage
 from bench.core.project import usual_results
 from bench.core.store import Store

@@ -8,7 +8,8 @@ import sys
 from typing import NamedTuple
 
 from bench.cli import INCOMPLETE
-from bench.cli.options import add_results, add_wide, refuse_to_write, say_if_shipped, seeds
+from bench.cli.options import add_results, add_wide, seeds
+from bench.cli.reading import refuse_to_write, say_if_shipped
 from bench.cli.training import add_training_on_request, train_on_request
 from bench.core.errors import check_known
 from bench.core.reasons import in_words
@@ -17,8 +18,7 @@ from bench.core.text import counted, duration
 from bench.judge.gate.reference import STAGES, RecipeToDo, cells_of_stage, in_cost_order
 from bench.plan.cells import Cell, Selection
 from bench.plan.costs import estimates, speed_here
-from bench.run.devices import check_device
-from bench.run.executors import is_remote, threads_of_a_fit
+from bench.run.executors import check_device, is_remote, threads_of_a_fit
 from bench.run.existing import final
 from bench.show.table import Table
 from bench.show.terminal import shown

@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 
 from bench.cli import INCOMPLETE
-from bench.cli.options import add_baseline, add_record_options, check_records, given_path, names, refuse_to_write, say
+from bench.cli.options import add_record_options, given_path, names, say
+from bench.cli.reading import add_baseline, check_records, refuse_to_write
 from bench.cli.table import material_of, warn_of_problems
 from bench.core.errors import ConfigError, check_known
 from bench.core.files import check_writable

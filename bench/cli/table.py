@@ -6,7 +6,7 @@ import argparse
 import shlex
 import sys
 
-from bench.cli import FAILED, INCOMPLETE, options
+from bench.cli import FAILED, INCOMPLETE, options, reading
 from bench.core.errors import ConfigError
 from bench.core.project import RESULTS
 from bench.show.material import Material
@@ -23,7 +23,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("name", nargs="?", help="the table to print (default: the summary)")
     options.add_task(parser)
     options.add_record_options(parser)
-    options.add_baseline(parser)
+    reading.add_baseline(parser)
     parser.add_argument("--only", choices=("mine",), help="with a table's name: only the rows of your records")
     options.add_wide(parser)
     parser.add_argument("--list", action="store_true", help="name the tables, and the question that each answers")
@@ -52,9 +52,9 @@ def _table(arguments: argparse.Namespace) -> int:
     if arguments.format != "text" and arguments.name is None:
         raise ConfigError(f"--format {arguments.format} is for one table that is printed; give its name")
     if arguments.write:
-        options.refuse_to_write(arguments, "--results DIR")
+        reading.refuse_to_write(arguments, "--results DIR")
     options.take_task(arguments)
-    options.check_records(arguments)
+    reading.check_records(arguments)
     if not options.is_of_documents(arguments):
         if arguments.name not in ("methods", ON_CLOTHES) or arguments.write or arguments.readme:
             raise ConfigError(
@@ -75,7 +75,7 @@ def _table(arguments: argparse.Namespace) -> int:
     warn_of_problems(material)
     made = all_tables(material) if arguments.write or arguments.readme else {}
     if arguments.write:
-        write_tables(made.values(), options.folder(arguments, "tables"), below=arguments.results)
+        write_tables(made.values(), reading.folder(arguments, "tables"), below=arguments.results)
     if arguments.readme is not None:
         from bench.show.page.findings import sentences  # here: a table needs no sentences of the page
 
@@ -104,7 +104,7 @@ def write_and_print_tables(arguments: argparse.Namespace, is_printed: bool) -> N
     """Write all tables of a results folder. If `is_printed`, print their summary, which names the command for more."""
     material = material_of(arguments)
     warn_of_problems(material)
-    write_tables(all_tables(material).values(), options.folder(arguments, "tables"), below=arguments.results)
+    write_tables(all_tables(material).values(), reading.folder(arguments, "tables"), below=arguments.results)
     if is_printed:
-        more = shlex.join(["python", "-m", "bench", "table", "accuracy", *options.record_options(arguments)])
+        more = shlex.join(["python", "-m", "bench", "table", "accuracy", *reading.record_options(arguments)])
         print(summary(material, more))

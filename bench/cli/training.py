@@ -18,10 +18,10 @@ from bench.plan.cells import Cell
 from bench.plan.costs import estimates, speed_here
 from bench.run.executors import open_executor, threads_of_a_fit
 from bench.run.options import Options
-from bench.run.progress import JsonLines, Progress
+from bench.run.progress import Progress
 
 if TYPE_CHECKING:
-    from bench.run.runner import Result
+    from bench.run.runner import Result, Watcher
 
 
 def add_training_on_request(parser: argparse.ArgumentParser) -> None:
@@ -103,7 +103,7 @@ def train(chosen: Sequence[Cell], arguments: argparse.Namespace, as_json: bool =
     if not locks.are_kept(store.root):
         warn("this disk grants a lock twice, so let no second run work on this folder; docs/faults.md says more")
     with contextlib.closing(open_executor(arguments.executor, arguments.device, arguments.workers)) as executor:
-        watcher = JsonLines() if as_json else Progress(costs, quiet=arguments.quiet, at_once=executor.width())
+        watcher = _json_lines() if as_json else Progress(costs, quiet=arguments.quiet, at_once=executor.width())
         try:
             results = run(chosen, store, options, watcher, executor, arguments.time_limit)
         finally:
@@ -112,3 +112,9 @@ def train(chosen: Sequence[Cell], arguments: argparse.Namespace, as_json: bool =
     for problem in problems:
         warn(problem.reason)
     return results
+
+
+def _json_lines() -> Watcher:
+    from bench.run.json_lines import JsonLines  # not at the top: most runs show bars
+
+    return JsonLines()

@@ -10,7 +10,8 @@ import textwrap
 from collections.abc import Callable, Mapping, Sequence
 
 from bench.cli import INCOMPLETE
-from bench.cli.options import add_record_options, check_records, say
+from bench.cli.options import add_record_options, say
+from bench.cli.reading import check_records
 from bench.cli.table import material_of, warn_of_problems
 from bench.core.errors import ConfigError, check_known
 from bench.judge.alternatives.own import PRINTED, OwnNumber, judge_own

@@ -22,7 +22,7 @@ from bench.core.project import refuse_shipped
 from bench.data import notmnist
 from bench.data.idx import GZIP_MAGIC, decode_idx, file_limit, read_idx
 from bench.data.manifest import DataFile, DatasetManifest, datasets_folder, manifest
-from bench.data.places import find_in, layouts
+from bench.data.places import STORED_NAME, copy_at, find_in, layouts
 from bench.data.torchvision_shim import import_datasets
 
 ATTEMPTS = 3
@@ -80,12 +80,12 @@ def _fetch_idx(known: DatasetManifest, file: DataFile, folder: Path, source: Pat
 
 
 def _fetch_archive(known: DatasetManifest, folder: Path, source: Path | None) -> Path:
-    path = folder / notmnist.STORED_NAME
+    path = folder / STORED_NAME
     if _is_intact(lambda: notmnist.load_from(path, known)):
         return path
     refuse_shipped(path)
     if source is not None:
-        copy = notmnist.copy_at(source)
+        copy = copy_at(source)
         if copy is None:
             raise DataMissing(f"data set '{known.name}': the local copy {source} has no zip and no folders A-J in it")
         images, labels = notmnist.load_from(copy, known)

@@ -10,7 +10,7 @@ from bench.core.errors import DataCorrupt, DataMissing
 from bench.data import notmnist
 from bench.data.idx import read_idx
 from bench.data.manifest import ALL_NAMES, DataFile, DatasetManifest, manifest
-from bench.data.places import find
+from bench.data.places import find, find_copy
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ def _row(known: DatasetManifest, data_dir: Path | None) -> DatasetRow:
 
 def _paths(known: DatasetManifest, data_dir: Path | None) -> list[Path]:
     if known.kind == "png-archive":
-        return [notmnist.find(known, data_dir)]
+        return [find_copy(known, data_dir)]
     return [find(known, file, data_dir) for file in known.files.values()]
 
 

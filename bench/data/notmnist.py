@@ -20,16 +20,13 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from bench.core.errors import DataMissing
-from bench.core.files import corrupt, is_there, read_file
+from bench.core.files import corrupt, read_file
 from bench.data.idx import check_hash
 from bench.data.manifest import DatasetManifest
-from bench.data.places import folders, missing
+from bench.data.places import find_copy
 
 Bytes = npt.NDArray[np.uint8]
 
-COPY_VARIABLE = "BNN_BENCH_NOTMNIST"
-STORED_NAME = "notmnist459.npz"
 LETTERS = "ABCDEFGHIJ"
 SIDE = 28
 MAX_ARCHIVE_BYTES = 32 << 20  # the repository's archive has about 5 MB, a notebook included
@@ -55,38 +52,7 @@ def load(manifest: DatasetManifest, data_dir: Path | None = None) -> tuple[Bytes
         DataMissing: there is no copy; the message says how to get one.
         DataCorrupt: a copy holds other images.
     """
-    return load_from(find(manifest, data_dir), manifest)
-
-
-def find(manifest: DatasetManifest, data_dir: Path | None) -> Path:
-    """Return the file or folder that holds the images; raises `DataMissing`."""
-    *given, own = folders(manifest, data_dir)
-    variable = os.environ.get(COPY_VARIABLE)
-    if variable and not is_there(Path(variable)):
-        raise DataMissing(f"data set '{manifest.name}': {COPY_VARIABLE}={variable} does not exist; set it to a copy")
-    places = [*given, *([Path(variable)] if variable else []), own]
-    for place in places:
-        copy = copy_at(place)
-        if copy is not None:
-            return copy
-    raise missing(manifest, "copy", places)
-
-
-def copy_at(place: Path) -> Path | None:
-    """Return the copy at a place, or None.
-
-    A file is a copy itself. In a folder, the copy is its stored arrays, its first zip, or the folder that holds A to J.
-    """
-    if not is_there(place):
-        return None
-    if not os.path.isdir(place):
-        return place
-    files = [place / STORED_NAME, *sorted(place.glob("*.zip"))]
-    for candidate in files:
-        if is_there(candidate):
-            return candidate
-    inner = [place, place / "not-mnist", *sorted(place.glob("*/not-mnist"))]
-    return next((folder for folder in inner if os.path.isdir(folder / LETTERS[0])), None)
+    return load_from(find_copy(manifest, data_dir), manifest)
 
 
 def load_from(copy: Path, manifest: DatasetManifest) -> tuple[Bytes, Bytes]:

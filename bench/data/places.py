@@ -12,6 +12,9 @@ from bench.core.project import TOP
 from bench.data.manifest import TASKS, DataFile, DatasetManifest, datasets_folder
 from bench.data.manifest import manifest as read
 
+COPY_VARIABLE = "BNN_BENCH_NOTMNIST"
+STORED_NAME = "notmnist459.npz"
+
 
 def folders(manifest: DatasetManifest, data_dir: Path | None) -> list[Path]:
     """Return the folders that may hold a data set, in the order of the search.
@@ -51,6 +54,37 @@ def find(manifest: DatasetManifest, file: DataFile, data_dir: Path | None) -> Pa
     if path is None:
         raise missing(manifest, file.gz, places)
     return path
+
+
+def find_copy(manifest: DatasetManifest, data_dir: Path | None) -> Path:
+    """Return the file or folder that holds the images of a set that is no IDX file (notMNIST); raises DataMissing."""
+    *given, own = folders(manifest, data_dir)
+    variable = os.environ.get(COPY_VARIABLE)
+    if variable and not is_there(Path(variable)):
+        raise DataMissing(f"data set '{manifest.name}': {COPY_VARIABLE}={variable} does not exist; set it to a copy")
+    places = [*given, *([Path(variable)] if variable else []), own]
+    for place in places:
+        copy = copy_at(place)
+        if copy is not None:
+            return copy
+    raise missing(manifest, "copy", places)
+
+
+def copy_at(place: Path) -> Path | None:
+    """Return the copy at a place, or None.
+
+    A file is a copy itself. In a folder, the copy is its stored arrays, its first zip, or the folder that holds A to J.
+    """
+    if not is_there(place):
+        return None
+    if not os.path.isdir(place):
+        return place
+    files = [place / STORED_NAME, *sorted(place.glob("*.zip"))]
+    for candidate in files:
+        if is_there(candidate):
+            return candidate
+    inner = [place, place / "not-mnist", *sorted(place.glob("*/not-mnist"))]
+    return next((folder for folder in inner if os.path.isdir(folder / "A")), None)
 
 
 def check_task_data(task: str, data_dir: Path | None) -> None:

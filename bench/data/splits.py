@@ -16,7 +16,7 @@ from bench.core.errors import check_known
 from bench.core.streams import generator, normals
 from bench.data.idx import Bytes, read_idx
 from bench.data.manifest import TASKS, DataFile, DatasetManifest, manifest
-from bench.data.places import find
+from bench.data.places import find, find_copy
 from bench.interface import Split
 
 SPLIT_NAMES: tuple[str, ...] = ("train60k", "test10k", "train50k", "heldout10k-of-train")
@@ -91,9 +91,10 @@ def load_ood(
     elif name == "noise_uniform":
         x = torch.rand(100, 28, 28, generator=generator(seed, "ood", 1)).flatten(1)
     elif known.kind == "png-archive":
+        copy = find_copy(known, data_dir)
         from bench.data import notmnist  # not at the top: the set is optional
 
-        x = _pixels(notmnist.load(known, data_dir)[0])
+        x = _pixels(notmnist.load_from(copy, known)[0])
     else:
         x = _pixels(_idx_pair(name, "letters" if name == "letters" else "t10k", data_dir)[0])
     return Split(name, x.to(dtype), torch.full((len(x),), NO_CLASS), torch.arange(len(x)))

@@ -1,4 +1,4 @@
-"""Where fits run: in child processes, in this process, or on the workers of a Dask scheduler.
+"""Where fits run: in child processes, in this process, or on the workers of a Dask scheduler; and on which device.
 
 The default is a new child process for each fit, because a crash then harms only that fit. A fit in this process is for
 debugging.
@@ -66,15 +66,11 @@ class Processes:
         return supervise(partial(do, list(cells), options), options.threads, time_limit_s)
 
     def close(self) -> None:
-        """See `Executor.close`."""
+        """See `Executor.close`; every process has ended with its fit."""
 
 
-class Inline:
+class Inline(Processes):
     """An `Executor` that fits in this process, one after the other."""
-
-    def width(self) -> int:
-        """See `Executor.width`."""
-        return 1
 
     def run_group(self, cells: Sequence[Cell], options: Options, time_limit_s: float | None) -> Events:
         """See `Executor.run_group`; there is no limit."""
@@ -85,8 +81,23 @@ class Inline:
         work(cells, options, events.append)
         yield from events
 
-    def close(self) -> None:
-        """See `Executor.close`."""
+
+def check_device_name(name: str) -> None:
+    """Raise ConfigError if no device has this name."""
+    if name != "cpu" and not re.fullmatch(r"cuda(:[0-9]{1,4})?", name):
+        raise ConfigError(f"device '{name}' is unknown; known: cpu, cuda, cuda:N")
+
+
+def check_device(name: str) -> None:
+    """Raise ConfigError if a device is unknown, or this machine does not have it."""
+    check_device_name(name)
+    if name == "cpu":
+        return
+    import torch  # not at the top: it takes seconds, and only GPUs need it here
+
+    index = int(name.split(":")[1]) if ":" in name else 0
+    if index >= torch.cuda.device_count():
+        raise ConfigError(f"device '{name}' is not there; this machine has {torch.cuda.device_count()} CUDA devices")
 
 
 def is_remote(name: str) -> bool:

@@ -1,15 +1,13 @@
-"""Show a run: bars on a terminal, sometimes a plain line in a pipe or a file, or lines of JSON for machines."""
+"""Show a run: bars on a terminal, sometimes a plain line in a pipe or a file."""
 
 from __future__ import annotations
 
-import json
 import sys
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TextIO
 
-import msgspec
 from rich import progress as bars
 from rich.console import Console
 from rich.table import Column
@@ -18,7 +16,7 @@ from rich.text import Text
 from bench.core.text import counted, duration, one_line
 from bench.plan.cells import Cell
 from bench.plan.costs import CostEstimate
-from bench.run.events import EpochEnded, Event, Measuring, Recorded, Started, Tick, Waiting, Warned
+from bench.run.events import EpochEnded, Event, Measuring, Recorded, Started, Waiting, Warned
 
 PLAIN_EVERY_S = 15.0  # least time between two plain lines about running fits
 REDRAWS_A_SECOND = 4
@@ -40,36 +38,6 @@ def is_screen(console: Console) -> bool:
 def outcome_text(outcome: str) -> Text:
     """Return an outcome in its colour."""
     return Text(outcome, STYLES.get(outcome, "yellow"))
-
-
-class JsonLines:
-    """Writes every event as a line of JSON, for machines; a `bench.run.runner.Watcher`."""
-
-    def __init__(self) -> None:
-        self._titles: dict[str, str] = {}
-
-    def begin(self, groups: list[list[Cell]], done: int) -> None:
-        """See `Watcher`."""
-        self._titles = {cell.key: cell.title() for group in groups for cell in group}
-        self._write({"kind": "begin", "done": done, "to_do": len(self._titles)})
-
-    def event(self, group: Sequence[Cell], event: Event) -> None:
-        """See `Watcher`."""
-        if isinstance(event, Tick):
-            return
-        about: dict[str, object] = {}
-        if group:
-            key = getattr(event, "key", group[0].key)
-            about = {"cell": self._titles.get(key, key), "fit": group[0].fit_key}
-        self._write({**about, **msgspec.to_builtins(event)})
-
-    def finish(self) -> None:
-        """See `Watcher`."""
-        self._write({"kind": "finish"})
-
-    def _write(self, fields: Mapping[str, object]) -> None:
-        sys.stdout.write(json.dumps(fields) + "\n")
-        sys.stdout.flush()
 
 
 @dataclass

@@ -47,7 +47,6 @@ CONNECT_S = 15
 THREADS = 1  # default of a fit, so that its numbers do not depend on the worker's number of cores
 RESOURCE = "GPU"
 TLS = "tls://"
-PRESENT = "present"
 AT_WORK = ("executing", "long-running")  # Dask's states of a task that a worker does and somebody waits for
 LOGGERS = ("distributed", "distributed.client", "tornado.application", "asyncio")
 
@@ -104,14 +103,16 @@ class DaskPool:
 
     def run_group(self, cells: Sequence[Cell], options: Options, time_limit_s: float | None) -> Events:
         """See `Executor.run_group`. The event of a record is sent when the record is in the results folder."""
-        store = Store(Path(options.root))
-        on_worker = [dataclasses.replace(cell, device=cell.device.split(":")[0]) for cell in cells]  # it sees one GPU
-        expected = code_and_data(cells[0].approach, options.data_path())
-        task = Task(
-            on_worker, dataclasses.replace(options, threads=options.threads or THREADS), {}, time_limit_s, expected
-        )
         yield Started(cells[0].key)
-        answer = yield from self._answer(task._replace(files=_read(store.root, _fit_files(store, cells))))
+        store = Store(Path(options.root))
+        task = Task(
+            [dataclasses.replace(cell, device=cell.device.split(":")[0]) for cell in cells],  # a worker sees one GPU
+            dataclasses.replace(options, threads=options.threads or THREADS),
+            _read(store.root, _fit_files(store, cells)),
+            time_limit_s,
+            code_and_data(cells[0].approach, options.data_path()),
+        )
+        answer = yield from self._answer(task)
         for path in _files(store, cells):  # no other file of a worker is written
             content = answer.files.get(path.relative_to(store.root).as_posix())
             if content is not None:
@@ -161,7 +162,7 @@ def connect(address: str, gpu: bool, workers: int | None) -> DaskPool:
     """Use the scheduler at an address, tcp://HOST:PORT or tls://HOST:PORT; Dask's configuration names the TLS keys.
 
     Raises:
-        ConfigError: it does not answer, refuses this client, or a worker has other code than this machine.
+        ConfigError: it does not answer, or refuses this client.
     """
     for name in LOGGERS:  # the run itself reports dead workers and a scheduler that is gone
         logging.getLogger(name).setLevel(logging.CRITICAL)
@@ -170,17 +171,7 @@ def connect(address: str, gpu: bool, workers: int | None) -> DaskPool:
         client = _Connecting(address, timeout=CONNECT_S, set_as_default=False)
     except (OSError, ValueError, TypeError, RuntimeError) as error:
         raise ConfigError(_why_no_answer(address, error)) from error
-    pool = DaskPool(client, gpu, workers)
-    try:
-        for worker, found in client.run(harness_hash, on_error="return").items():
-            if isinstance(found, Exception):
-                raise ConfigError(f"worker {worker} cannot import this package ({found}); install it there")
-            if found != harness_hash():
-                raise ConfigError(f"worker {worker} has another version of this package; install the same one there")
-    except ConfigError:
-        pool.close()
-        raise
-    return pool
+    return DaskPool(client, gpu, workers)
 
 
 def _why_no_answer(address: str, error: Exception) -> str:
@@ -242,8 +233,7 @@ def do_task(task: Task, scratch: str | None = None, wanted: Callable[[], bool] =
 
 def _as_here(options: Options) -> Options:
     """Return the options with the folders that this machine has; add its own approaches to those of the run."""
-    places = [*options.approaches.split(os.pathsep), *plugins.path().split(os.pathsep)]
-    for place in places:
+    for place in options.approaches.split(os.pathsep):
         if place and os.path.exists(place):
             plugins.add_to_path(place)
     data = options.data_path()
@@ -256,32 +246,20 @@ def code_and_data(approach: str, data_dir: Path | None) -> dict[str, str]:
 
     Only the known hashes of data files are in it. Whoever reads a file compares its bytes with its hash.
     """
-    if approach not in manifests():
-        return {}
-    present = {row.name: PRESENT for row in list_datasets(data_dir) if row.present}
+    files = source_files(approach) if approach in manifests() else []
     return {
         "code of the suite": harness_hash(),
-        "code of the approach": source_hash(source_files(approach)),
+        f"code of {approach}": source_hash(files),
         "list of data files": digest(data_hashes()),
-        **present,
+        **{f"data set '{row.name}'": "present" for row in list_datasets(data_dir) if row.present},
     }
 
 
 def check_same(expected: Mapping[str, str], found: Mapping[str, str]) -> None:
     """Raise ConfigError if this machine (`found`) would give other numbers than that of the run (`expected`)."""
-    host = socket.gethostname()
-    if not found:
-        raise ConfigError(
-            f"the approach is not known on {host}; install it there, or start the workers with {plugins.VARIABLE}"
-        )
     for name, value in expected.items():
-        if value == PRESENT and name not in found:
-            raise ConfigError(
-                f"data set '{name}' is not on {host}; run there: python -m bench data fetch {name}, or set "
-                "BNN_BENCH_DATA there"
-            )
-        if found[name] != value:
-            raise ConfigError(f"the {name} on {host} differs from that of the run; install the same version there")
+        if found.get(name) != value:
+            raise ConfigError(f"{socket.gethostname()} lacks the {name} of the run, or has another; put the same there")
 
 
 def _read(root: Path, paths: Sequence[Path]) -> dict[str, bytes]:

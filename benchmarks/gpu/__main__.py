@@ -19,7 +19,7 @@ from bench.core.errors import StoreError, check_known
 from bench.core.files import read_file, write_atomically
 from bench.core.records import Fields
 from bench.core.text import duration
-from bench.run.devices import check_device
+from bench.run.executors import check_device
 from benchmarks.gpu.pieces import Piece, pieces
 
 LIMIT_MIN = 9.0  # a machine that is lent by the hour ends a command after ten minutes

@@ -215,10 +215,10 @@ def test_a_task_that_the_run_has_released_or_that_takes_too_long_ends(tmp_path):
 @pytest.mark.parametrize(
     ("found", "words"),
     [
-        ({"code of the suite": "0"}, "the code of the suite on .* differs"),
-        ({"code of the approach": "0"}, "the code of the approach on .* differs"),
-        ({"list of data files": "0"}, "the list of data files on .* differs"),
-        ({"mnist": None}, "data set 'mnist' is not on"),
+        ({"code of the suite": "0"}, "lacks the code of the suite of the run, or has another"),
+        ({"code of mlp": "0"}, "lacks the code of mlp of the run"),
+        ({"list of data files": "0"}, "lacks the list of data files"),
+        ({"data set 'mnist'": None}, "lacks the data set 'mnist' of the run"),
     ],
 )
 def test_a_machine_that_would_give_other_numbers_is_refused(found, words):
@@ -226,8 +226,12 @@ def test_a_machine_that_would_give_other_numbers_is_refused(found, words):
     check_same(here, here)
     with pytest.raises(ConfigError, match=words):
         check_same(here, {name: value for name, value in {**here, **found}.items() if value is not None})
-    with pytest.raises(ConfigError, match="the approach is not known on"):
-        check_same(here, code_and_data("nobody", None))
+
+
+def test_an_approach_that_a_worker_does_not_know_is_one_line(tmp_path, monkeypatch):
+    expected = code_and_data("mlp", None)
+    monkeypatch.setattr(remote, "manifests", dict)
+    assert "lacks the code of mlp of the run" in do_task(fit_task(tmp_path, expected=expected)).failure
 
 
 class Answering:
