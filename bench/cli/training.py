@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from bench.cli import INCOMPLETE
 from bench.cli.options import existing_folder, positive, seconds, threads, warn, workers
 from bench.core import locks
 from bench.core.errors import ConfigError
 from bench.core.store import Store
-from bench.core.text import one_line
 from bench.plan.cells import Cell
 from bench.plan.costs import estimates, speed_here
 from bench.run.executors import open_executor, threads_of_a_fit
@@ -22,13 +19,6 @@ from bench.run.progress import Progress
 
 if TYPE_CHECKING:
     from bench.run.runner import Result, Watcher
-
-
-def add_training_on_request(parser: argparse.ArgumentParser) -> None:
-    """Add the options of a command that trains only with --run."""
-    parser.add_argument("--run", action="store_true", help="train and measure what is missing (default: only show)")
-    add_training(parser)
-    parser.add_argument("--quiet", action="store_true", help="no progress")
 
 
 def add_training(parser: argparse.ArgumentParser) -> None:
@@ -66,15 +56,6 @@ def check_training(arguments: argparse.Namespace) -> None:
     """Raise ConfigError if the options of a run contradict each other."""
     if arguments.executor == "inline" and (arguments.time_limit or arguments.memory_limit):
         raise ConfigError("--time-limit and --memory-limit need a process for each fit; choose another --executor")
-
-
-def train_on_request(chosen: Sequence[Cell], arguments: argparse.Namespace) -> int:
-    """Train and measure the cells that have no final record, print what failed, and return the exit code."""
-    check_training(arguments)
-    bad = [result for result in train(chosen, arguments) if result.outcome != "done"]
-    for result in bad:
-        print(f"{result.outcome}: {result.cell.title()}: {one_line(result.reason)}", file=sys.stderr)
-    return INCOMPLETE if bad else 0
 
 
 def train(chosen: Sequence[Cell], arguments: argparse.Namespace, as_json: bool = False) -> list[Result]:
