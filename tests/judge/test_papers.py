@@ -17,7 +17,7 @@ from bench.show.figures.style import style
 from bench.show.material import Material
 from bench.show.tables.blundell2015 import blundell_table
 from bench.show.tables.blundell2015_answer import can_it_be_reproduced, in_one_line
-from bench.show.tables.blundell2015_choices import hours, noise_left, worth_of_choices
+from bench.show.tables.blundell2015_choices import noise_left, worth_of_choices
 from tests.judge.claims import results
 from tests.synthetic import record
 
@@ -222,12 +222,6 @@ def test_a_number_with_five_seeds_and_a_fit_that_diverged_is_open():
     said = " ".join(can_it_be_reproduced(made))
     assert "1.36 % with 400 units is open: 5 seeds finished, but not every fit did; the lowest error is 1.34 %" in said
     assert in_one_line(made).startswith("1.36 % with 400 units: open, 5 seeds finished, but not every fit did (1.36 % ")
-
-
-def test_hours_are_medians_of_whole_fits():
-    timed = [record("blundell_sgd", seed=seed, timings={"fit_s": 3600.0 * hour}) for seed, hour in enumerate((1, 2, 6))]
-    short = record("blundell_sgd", SHORT, timings={"fit_s": 36.0})
-    assert hours(results([*timed, short])) == "Median hours of a whole fit: plain SGD with 400 units 2.0 (3 fits)."
 
 
 def test_noise_that_is_left_in_pruned_weights_has_rows_and_a_sentence():

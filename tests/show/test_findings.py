@@ -139,7 +139,6 @@ def test_without_records_every_finding_says_so():
     assert said.pop("blundell2015_short").startswith("1.36 % with 400 units: not run yet.")
     assert said.pop("blundell2015").startswith("Not run yet")
     assert said.pop("blundell2015_pruning").startswith("Pruning has not run yet")
-    assert said.pop("blundell2015_hours").startswith("Not timed yet")
     assert said.pop("blundell2015_choices").startswith("The choices that the paper leaves open have not run yet")
     for name in ("methods", "methods_short"):
         assert said.pop(name).startswith("No method is measured yet")

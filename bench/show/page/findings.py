@@ -22,7 +22,7 @@ from bench.show.figures.changes import MISTAKES
 from bench.show.material import Material
 from bench.show.tables.alternatives import end_results_against
 from bench.show.tables.blundell2015_answer import can_it_be_reproduced, in_one_line
-from bench.show.tables.blundell2015_choices import hours, noise_left, worth_of_choices
+from bench.show.tables.blundell2015_choices import noise_left, worth_of_choices
 from bench.show.tables.confidence import RecipePlace, Sureness, sureness
 from bench.show.tables.ladder import Mistake, mistakes
 from bench.show.tables.methods_answer import methods_answer, methods_in_short
@@ -333,7 +333,6 @@ def sentences(material: Material) -> dict[str, str]:
         PAPER: as_list(can_it_be_reproduced(material.paper)),
         f"{PAPER}_short": in_one_line(material.paper),
         f"{PAPER}_choices": worth_of_choices(material.paper),
-        f"{PAPER}_hours": hours(material.paper),
         f"{PAPER}_pruning": noise_left(material.paper),
     }
     methods = {"methods": as_list(methods_answer(material)), "methods_short": methods_in_short(material)}

@@ -1,8 +1,7 @@
-"""Sentences on Blundell et al. 2015: choices that the paper leaves open, pruning that keeps noise, training hours."""
+"""Sentences on Blundell et al. 2015: choices that the paper leaves open, and pruning that keeps noise."""
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Iterator, Mapping
 
 from bench.core.text import counted, listed
@@ -11,13 +10,9 @@ from bench.judge.ladder.effects import Numbers
 from bench.judge.ladder.rungs import MNIST, VARIANT
 from bench.judge.ladder.selection import chosen
 from bench.judge.results import Results
-from bench.judge.shorter import records_of
 from bench.judge.stats.papers import PAPER
 from bench.show.tables.blundell2015_errors import (
     COMMANDS,
-    MIXTURE,
-    OTHERS,
-    claims_by_id,
     in_percent,
     interval_text,
     verdicts_on_paper,
@@ -77,16 +72,3 @@ def noise_left(results: Results) -> str:
         f"the removed weights keep their noise, {with_noise} % ({counted(noisy[0].n, 'seed')}, 10 draws averaged). "
         f"saxena-mayur, whose code keeps this noise, reports {listed(theirs)} %."
     )
-
-
-def hours(results: Results) -> str:
-    """Say how long whole fits took, on machines that often had other work."""
-    said = []
-    for method, name in {**OTHERS, "bbb_mixture": MIXTURE}.items():
-        for units in (400, 1200):
-            claim = claims_by_id()[f"{PAPER}.t1.{method}.{units}"]
-            records = records_of(results, claim.approach, claim.recipe, "published")
-            taken = [one.timings.fit_s / 3600 for one in records if one.outcome == "done" and one.timings.fit_s]
-            if taken:
-                said.append(f"{name} with {units} units {statistics.median(taken):.1f} ({counted(len(taken), 'fit')})")
-    return f"Median hours of a whole fit: {'; '.join(said)}." if said else f"Not timed yet: {COMMANDS}."
