@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from bench.core.metric_table import metrics
 from bench.core.text import FRACTION, WHOLE, Digits, duration
 from bench.judge.results import described
 from bench.judge.samples import Samples
@@ -29,7 +30,7 @@ METRICS = {
 SECONDS = {TRAINING: "train, s", ANSWER: "answer, s"}  # columns of the CSV file
 COLUMNS = ("accuracy", "NLL", "ECE", REFUSED, "letters", "clothes", TRAINING, ANSWER)
 DIGITS = {"accuracy": FRACTION, REFUSED: PERCENT}  # of other columns: SHORT
-HIGHER = ("accuracy", "letters", "clothes")  # columns in which more is better
+HIGHER = {column for column, key in METRICS.items() if metrics()[key.partition("/")[2]].better == "higher"}
 
 
 @dataclass(frozen=True)
