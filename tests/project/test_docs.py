@@ -14,6 +14,7 @@ PAGES = [TOP / "README.md", *sorted((TOP / "docs").glob("*.md"))]
 WIDEST = 68  # characters in the widest cells of a row: with their margins at most 830 pixels, a page's width on GitHub
 MENTION = re.compile(r"\bdocs/[a-z0-9-]+\.md\b")
 SCREEN = 60  # lines
+MOST_DOCUMENTS, MOST_WORDS = 12, 12_000
 LINK = re.compile(r"\]\((?!https?://)([^)\s#]*)(?:#([^)\s]*))?\)")
 
 
@@ -46,6 +47,13 @@ def test_generated_tables_are_narrow():
     for block in blocks:
         rows = [line.strip("|").split("|") for line in block.splitlines() if line.startswith("|") and "---" not in line]
         assert sum(max(len(row[place].strip()) for row in rows) for place in range(len(rows[0]))) <= WIDEST
+
+
+def test_the_documents_can_be_read_in_an_hour():
+    """CONTRIBUTING.md and CHANGELOG.md, which have a test of their own below, do not count."""
+    assert len(PAGES) <= MOST_DOCUMENTS
+    words = {page.name: len(page.read_text(encoding="utf-8").split()) for page in PAGES}
+    assert sum(words.values()) <= MOST_WORDS, words
 
 
 def test_every_document_that_a_file_mentions_is_there():
