@@ -19,7 +19,7 @@ from bench.cli.main import Parser, guarded
 from bench.cli.options import given_folder
 from bench.core.errors import StoreError
 from bench.core.files import remove, write_atomically
-from bench.core.folder import ARCHIVE, SealedFolder, T
+from bench.core.folder import ARCHIVE, FILE, SealedFolder, T
 from bench.core.project import RESULTS
 from bench.core.records import Record
 from bench.core.score_files import merged
@@ -63,7 +63,7 @@ def _check(results: Path) -> int:
 def archive_folder(folder: SealedFolder[T]) -> int:
     """Move the files of a folder into its archives; return how many there were."""
     by_approach: dict[str, list[Path]] = {}
-    for path in sorted(folder.root.glob(folder.pattern)):
+    for path in sorted(folder.root.glob(f"*/*{FILE}")):
         by_approach.setdefault(path.parent.name, []).append(path)
     for approach, paths in by_approach.items():
         archive = folder.root / f"{approach}{ARCHIVE}"

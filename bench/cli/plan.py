@@ -12,7 +12,7 @@ import psutil
 
 from bench.cli import INCOMPLETE
 from bench.cli.options import add_selection, add_wide, select, threads, workers
-from bench.core import locks, quarantine
+from bench.core import locks
 from bench.core.reasons import in_words
 from bench.core.records import Record
 from bench.core.store import Store
@@ -155,10 +155,6 @@ def _status(arguments: argparse.Namespace) -> int:
         print(json.dumps([{**row, "detail": details.get(row["cell"], "")} for row in rows], indent=1))
     else:
         print(shown(_status_table(rows, arguments.wide), *_failure_texts(details, arguments.wide)))
-    untrusted = quarantine.count(store.root)
-    if untrusted:
-        folder = store.root / quarantine.FOLDER
-        print(f"{untrusted} files were set aside as untrusted: see {folder / quarantine.REASONS}", file=sys.stderr)
     return 0 if is_complete else INCOMPLETE
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from bench.cli.options import existing_folder, positive, seconds, threads, warn, workers
 from bench.core import locks
 from bench.core.errors import ConfigError
+from bench.core.folder import name_once
 from bench.core.store import Store
 from bench.plan.cells import Cell
 from bench.plan.costs import estimates, speed_here
@@ -91,7 +92,7 @@ def train(chosen: Sequence[Cell], arguments: argparse.Namespace, as_json: bool =
             if isinstance(watcher, Progress):
                 watcher.finish()  # also after Ctrl-C: the bars must be gone before the next line is printed
     for problem in problems:
-        warn(problem.reason)
+        name_once(problem.reason)
     return results
 
 

@@ -203,11 +203,13 @@ def remove(path: Path, below: Path) -> None:
         raise StoreError(f"cannot remove {path}: {reason(error)}; move it away") from error
 
 
-def move(path: Path, target: Path, below: Path) -> None:
-    """Rename a file and make the target's folder; raises OSError, also if there is a link on one of the two paths."""
-    _check_way(path.parent, below)
-    _check_way(target.parent, below, make=True)
-    path.rename(target)
+def names_in(folder: Path, below: Path) -> list[str]:
+    """Return the names in a folder, sorted; none if it does not exist; raises OSError if it cannot be listed."""
+    try:
+        _check_way(folder, below)
+        return sorted(os.listdir(folder))
+    except FileNotFoundError:
+        return []
 
 
 def check_writable(folder: Path, below: Path | None = None) -> None:

@@ -1,14 +1,16 @@
 """A folder of sealed contents of one type, such as records: a file for each one, and archives of many.
 
-A run writes one file for each content. The contents that come with the suite are in archives, one for each approach,
-whose lines are sorted by name; `python -m tools.archive` moves files into them. A file counts in place of the archive's
-line of the same name.
+A run writes one file for each content, APPROACH/NAME.json. The contents that come with the suite are in archives,
+APPROACH.jsonl, whose lines are sorted by name; `python -m tools.archive` moves files into them. A file counts in place
+of the archive's line of the same name.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+import logging
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import Generic, TypeVar
 
@@ -16,13 +18,14 @@ import msgspec
 
 from bench.core.canonical import plain
 from bench.core.errors import DataCorrupt, StoreError
-from bench.core.files import is_there, read_file, write_atomically
-from bench.core.sealed import OLDER, OlderForm, Sealed, read_sealed, seal, shorten, unseal
-from bench.core.text import counted
+from bench.core.files import is_there, names_in, read_file, reason, write_atomically
+from bench.core.sealed import LARGEST_RECORD, OLDER, OlderForm, Sealed, read_sealed, seal, shorten, unseal
+from bench.core.text import counted, one_line
 
 T = TypeVar("T", bound=Sealed)
 
-ARCHIVE = ".jsonl"
+FILE, ARCHIVE = ".json", ".jsonl"
+_log = logging.getLogger("bench")  # Python's logging shows it on stderr by default
 LARGEST_ARCHIVE = 256 << 20  # bytes; ours have at most 4 MB
 
 
@@ -44,7 +47,6 @@ class SealedFolder(Generic[T]):
     what: str  # what errors call one of the contents
     schema: int  # version of the fields
     name_of: Callable[[T], str]  # content -> path of its file below the root
-    pattern: str  # matches the names of the files, for `Path.glob`
     remedy: str  # what a user can do with a content that cannot be read
     _archives: dict[Path, tuple[Mapping[str, T], list[Problem]]] = field(default_factory=dict)  # read already
 
@@ -58,11 +60,14 @@ class SealedFolder(Generic[T]):
         return self.root / self.name_of(content)
 
     def write(self, content: T) -> Path:
-        """Check, seal and write a content; return its path. Raises StoreError."""
+        """Seal a content, check it as `read` does, and write it; return its path. Raises StoreError."""
         path = self.path(content)
         try:
             line = seal(msgspec.convert(plain(content), self.kind))
-        except (msgspec.ValidationError, TypeError) as error:
+            if len(line) > LARGEST_RECORD:
+                raise ValueError(f"it has {len(line):,} bytes; at most {LARGEST_RECORD:,} are read")
+            unseal(line, self.kind, "it", self.schema, "")
+        except (msgspec.ValidationError, TypeError, ValueError, RecursionError, StoreError) as error:
             raise StoreError(f"{self.what} {path} cannot be written: {shorten(error)}") from error
         write_atomically(path, line, self.results)
         return path
@@ -101,20 +106,35 @@ class SealedFolder(Generic[T]):
         for number, line in enumerate(lines, start=1):
             try:
                 content = unseal(line, self.kind, f"{self.what} {archive}, line {number}", self.schema, self.remedy)
+                if self.path(content).parent.name != archive.stem:
+                    raise StoreError(f"{self.what} {archive}, line {number} is of another approach")
+                found[self.name_of(content)] = content
             except StoreError as error:
                 problems.append(Problem(archive, str(error)))
-            else:
-                found[self.name_of(content)] = content
         return found, problems
 
-    def paths(self, pattern: str = "") -> Iterator[Path]:
-        """Yield the paths of the files and of the archives' lines that match, in the order of their names."""
-        pattern = pattern or self.pattern
-        there = {*self.root.glob(pattern)}
-        for archive in self.root.glob(f"*{ARCHIVE}"):
-            named = (self.root / name for name in self.archived(archive)[0])
-            there.update(path for path in named if path.relative_to(self.root).match(pattern))
-        yield from sorted(there)
+    def paths(self, approach: str, start: str = "") -> list[Path]:
+        """Return the paths of an approach's files and archived lines whose names begin with `start`, by name.
+
+        Raises:
+            StoreError: the folder of the files cannot be listed.
+        """
+        folder = self.root / approach
+        there = {name for name in self._names_in(folder) if name.endswith(FILE)}
+        archive = folder.with_name(f"{approach}{ARCHIVE}")
+        there |= {Path(name).name for name in self.archived(archive)[0]}
+        return [folder / name for name in sorted(there) if name.startswith(start)]
+
+    def _names_in(self, folder: Path) -> list[str]:
+        try:
+            return names_in(folder, self.results)
+        except OSError as error:
+            raise StoreError(f"the {self.what}s in {folder} cannot be read: {reason(error)}") from error
+
+    def approaches(self) -> list[str]:
+        """Return the names of the approaches that have files or an archive; raises StoreError as `paths` does."""
+        names = self._names_in(self.root)
+        return sorted({name.removesuffix(ARCHIVE) for name in names if "." not in name or name.endswith(ARCHIVE)})
 
     def read_all(self) -> tuple[list[T], list[Problem]]:
         """Return all contents that can be read, and the files and lines that cannot.
@@ -122,10 +142,9 @@ class SealedFolder(Generic[T]):
         The files of an older version of this suite are one problem together.
         """
         contents: list[T] = []
-        archives = sorted(self.root.glob(f"*{ARCHIVE}"))
-        problems = [problem for archive in archives for problem in self.archived(archive)[1]]
+        problems: list[Problem] = []
         older = []
-        for path in self.paths():
+        for path in self._all_paths(problems):
             try:
                 content = self.read(path)
             except OlderForm:
@@ -134,7 +153,30 @@ class SealedFolder(Generic[T]):
                 problems.append(Problem(path, str(error)))
             else:
                 contents += [] if content is None else [content]
+        for _, found in self._archives.values():
+            problems += found
         if older:
             them = f"{counted(len(older), self.what)} in {self.root}"
             problems.append(Problem(self.root, f"{them}: an older form; {OLDER}; {self.remedy}"))
         return contents, problems
+
+    def _all_paths(self, problems: list[Problem]) -> list[Path]:
+        """Return the paths of all files and archived lines; add a problem for each folder that cannot be listed."""
+        found = []
+        try:
+            names = self.approaches()
+        except StoreError as error:
+            problems.append(Problem(self.root, str(error)))
+            return []
+        for name in names:
+            try:
+                found += self.paths(name)
+            except StoreError as error:
+                problems.append(Problem(self.root / name, str(error)))
+        return found
+
+
+@lru_cache(maxsize=1_000)
+def name_once(reason: str) -> None:
+    """Say in one line what is wrong with a file, once in this process: it is read again and again, and stays."""
+    _log.warning("warning: %s", one_line(reason))

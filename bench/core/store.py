@@ -1,17 +1,16 @@
 """Records, fitted posteriors and checkpoints on disk: written atomically, sealed by a hash, never pickled.
 
-A file that cannot be trusted (truncated, edited, foreign) is moved to `quarantine/` with a warning. It is never deleted
-and never used.
+A file that is damaged, or of another fit, is named in a warning and left out. It stays where it is until `run` makes it
+again in its place.
 """
 
 from __future__ import annotations
 
 import contextlib
 import errno
-import glob
 import hashlib
+import io
 import json
-import logging
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,23 +18,20 @@ from typing import TYPE_CHECKING
 import msgspec
 from safetensors import SafetensorError, safe_open
 
-from bench.core import quarantine
 from bench.core.canonical import canonical
 from bench.core.errors import StoreError
 from bench.core.files import check_writable, is_there, opened_file, remove, sweep, write_atomically
-from bench.core.folder import ARCHIVE, Problem, SealedFolder
+from bench.core.folder import Problem, SealedFolder, name_once
 from bench.core.records import SCHEMA, Naming, Record, record_name
 from bench.core.row_scores import Scores
 from bench.core.score_files import BROKEN as BROKEN_SCORES
 from bench.core.score_files import packed, read_scores, scores_hash
-from bench.core.text import one_line
 
 if TYPE_CHECKING:
     import torch
 
 WRITTEN = ("records", "fits", "locks", "readings", "tables", "figures", "report")
-"""The folders of a results folder where a killed process may leave half-written files. Not `quarantine`: files are
-moved there as they are."""
+"""The folders of a results folder where a killed process may leave half-written files."""
 _NOT_IN_FILE_NAME = ("device", "precision")  # fields of `Naming`; the hash in the file's name depends on them
 
 # The errors of safetensors on damaged tensors.
@@ -46,8 +42,7 @@ _BROKEN_TENSORS = (
 
 Info = dict[str, object]  # the description in a file of tensors
 AGAIN = "`bench run` makes it again"
-
-_log = logging.getLogger("bench")
+LARGEST_TENSORS = 8 << 30  # bytes; a checkpoint of all seeds of a fit has less than 1 GB
 
 
 class Store:
@@ -56,7 +51,7 @@ class Store:
     def __init__(self, root: Path) -> None:
         self.root = root
         self.records = root / "records"
-        self.folder = SealedFolder(root, "records", Record, "record", SCHEMA, record_name, "*/*.json", AGAIN)
+        self.folder = SealedFolder(root, "records", Record, "record", SCHEMA, record_name, AGAIN)
 
     def check_writable(self) -> None:
         """Raise StoreError if records cannot be written here; remove what killed processes left half-written."""
@@ -92,44 +87,35 @@ class Store:
         return self.record_path(record) if is_kept else None
 
     def find(self, naming: Naming) -> Record | None:
-        """Return the record of a measurement, or None; a record that cannot be trusted is set aside."""
-        path = self.record_path(naming)
-        record = self._read_or_set_aside(path)
+        """Return the record of a measurement, or None if there is none that can be read."""
+        record = self._read(self.record_path(naming))
         if record is not None and record.key != naming.key:
-            self._set_aside_record(path, f"record {path} is of another measurement than the one asked for")
+            name_once(f"record {self.record_path(naming)} is of another measurement than the one asked for")
             return None
         return record
 
-    def scores(self, record: Record) -> Scores:
-        """Return the per-row scores of a record; {} if there are none.
+    def _read(self, path: Path) -> Record | None:
+        try:
+            return self.folder.read(path)
+        except StoreError as error:
+            name_once(str(error))
+            return None
 
-        Scores are set aside if they cannot be read, if their hash is not in the record, or if `check_scores` refuses
-        them.
-        """
+    def scores(self, record: Record) -> Scores:
+        """Return the per-row scores of a record; {} if there are none that can be read and have the record's hash."""
+        return self._read_scores(record) or {}
+
+    def has_damaged_scores(self, record: Record) -> bool:
+        """Return whether a record's scores are there and damaged. A clone has the scores of one seed only."""
+        return self._read_scores(record) is None
+
+    def _read_scores(self, record: Record) -> Scores | None:
+        """Return the scores of a record, {} if there are none, None if they are damaged, which a warning says."""
         try:
             return self._checked_scores(record)
         except BROKEN_SCORES as error:
-            self._set_aside_scores(record, error)
-            return {}
-
-    def set_aside_if_scores_are_damaged(self, record: Record) -> bool:
-        """Set aside scores and record if the scores are damaged, and return whether they are.
-
-        Missing scores are not damaged: a clone has the scores of one seed only.
-        """
-        if record.scores_sha256 is None:
-            return False
-        try:
-            self._checked_scores(record)
-            return False
-        except BROKEN_SCORES as error:
-            self._set_aside_scores(record, error)
-        path = self.record_path(record)
-        if (now := self.find(record)) is not None and now.scores_sha256 != record.scores_sha256:
-            return False  # another process has written it since
-        with contextlib.suppress(StoreError):  # a user who only reads may not be allowed to move it
-            quarantine.set_aside(self.root, path, f"record {path} has damaged scores and must be made again")
-        return True
+            name_once(f"the scores of {record.title} in {self.records} cannot be used: {_line(error)}; {AGAIN}")
+            return None
 
     def _scores_path(self, record: Record) -> Path:
         return self.record_path(record).with_suffix(".npz")
@@ -145,27 +131,19 @@ class Store:
     def _checked_scores(self, record: Record) -> Scores:
         """Return the scores of a record; {} if there are none.
 
-        Raises one of `BROKEN_SCORES` if they cannot be read, or if their hash is not in the record.
+        Raises one of `BROKEN_SCORES` if they cannot be read, or if the record has the hash of others.
         """
         path, prefix = self._scores_path(record), ""
+        if record.scores_sha256 is None:  # an older record's scores may still be there
+            return {}
         if not is_there(path):
             path, prefix = self.scores_archive(record.approach), self.scores_prefix(record)
         if not is_there(path):
             return {}
         found = read_scores(path, prefix, self.root)
-        if found and record.scores_sha256 is None:
-            raise ValueError(f"the record has no hash of them: {AGAIN}")
         if found and scores_hash(found) != record.scores_sha256:
             raise ValueError("their hash does not fit")
         return found
-
-    def _set_aside_scores(self, record: Record, error: Exception) -> None:
-        path = self._scores_path(record)
-        if not is_there(path):
-            _log.warning("warning: %s", one_line(f"scores of {record.title} cannot be trusted: {_line(error)}"))
-            return
-        with contextlib.suppress(StoreError):  # a user who only reads may not be allowed to move it
-            quarantine.set_aside(self.root, path, f"scores {path} cannot be trusted: {_line(error)}")
 
     def find_done_elsewhere(self, naming: Naming, counts: Callable[[Record], bool]) -> Record | None:
         """Return a finished record with the same naming fields for which `counts` is true, or None.
@@ -177,27 +155,18 @@ class Store:
 
     def _same_name(self, naming: Naming) -> list[tuple[Path, Record]]:
         """Return the files and records with the given naming fields; only the keys may differ."""
-        path = self.record_path(naming)
-        found = []
-        start = glob.escape(path.name.rsplit("__", 1)[0])
-        for other in self.folder.paths(f"{glob.escape(naming.approach)}/{start}__*.json"):
-            record = self._read_or_set_aside(other)
-            if record is not None and all(getattr(record, one) == getattr(naming, one) for one in _NOT_IN_FILE_NAME):
-                found.append((other, record))
-        return found
-
-    def _read_or_set_aside(self, path: Path) -> Record | None:
+        start = f"{self.record_path(naming).name.rsplit('__', 1)[0]}__"
         try:
-            return self.folder.read(path)
+            paths = self.folder.paths(naming.approach, start)
         except StoreError as error:
-            self._set_aside_record(path, str(error))
-            return None
-
-    def _set_aside_record(self, path: Path, reason: str) -> None:
-        quarantine.set_aside(self.root, path, reason)
-        scores = path.with_suffix(".npz")
-        if is_there(scores):  # the scores of the next record of this name would replace them
-            quarantine.set_aside(self.root, scores, f"scores {scores} belong to a record that cannot be trusted")
+            name_once(str(error))
+            return []
+        read = [(path, record) for path in paths if (record := self._read(path)) is not None]
+        return [
+            (path, record)
+            for path, record in read
+            if all(getattr(record, one) == getattr(naming, one) for one in _NOT_IN_FILE_NAME)
+        ]
 
     def _drop_superseded(self, record: Record, written: Path) -> None:
         """Remove `skipped` records of the same cell, which this record replaces."""
@@ -207,7 +176,10 @@ class Store:
 
     def has_records(self) -> bool:
         """Return whether the folder has any record, whether it can be read or not."""
-        return any(self.records.glob("*/*.json")) or any(self.records.glob(f"*{ARCHIVE}"))
+        try:
+            return bool(self.folder.approaches())
+        except StoreError:  # it may have some
+            return True
 
     def all_records(self) -> tuple[list[Record], list[Problem]]:
         """Return all records that can be trusted, and the files that cannot."""
@@ -237,7 +209,7 @@ class Store:
     ) -> tuple[dict[str, torch.Tensor], Info] | None:
         """Return tensors and description, or None if the file does not exist or cannot be trusted.
 
-        A file is set aside if it cannot be read, if its hash does not fit, or if `belongs` refuses its description.
+        A warning names a file that cannot be read, whose hash does not fit, or whose description `belongs` refuses.
 
         Raises:
             StoreError: the machine is short of memory or of open files, so that the file may be intact.
@@ -245,11 +217,10 @@ class Store:
         if not is_there(path):
             return None
         try:
-            # safetensors opens paths only. This path leads to the opened file, even if its name is changed meanwhile.
-            with (
-                opened_file(path, self.root) as opened,
-                safe_open(f"/proc/self/fd/{opened.fileno()}", framework="pt") as file,
-            ):
+            with opened_file(path, self.root) as opened:  # safetensors opens it again, by its path
+                if opened.seek(0, io.SEEK_END) > LARGEST_TENSORS:
+                    raise ValueError(f"it has more than {LARGEST_TENSORS:,} bytes")
+            with safe_open(path, framework="pt") as file:
                 metadata = file.metadata() or {}
                 tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a dict
             text = metadata.get("info", "")
@@ -262,8 +233,8 @@ class Store:
                 raise ValueError("it belongs to another fit or another version")
         except _BROKEN_TENSORS as error:
             if _is_out_of_resources(error):
-                raise StoreError(f"{path} cannot be read now: {_line(error)}; it is kept, so try again") from error
-            quarantine.set_aside(self.root, path, f"{path.stem} {path} cannot be trusted: {_line(error)}")
+                raise StoreError(f"{path} cannot be read now: {_line(error)}; try again") from error
+            name_once(f"{path.stem} {path} cannot be used: {_line(error)}; {AGAIN}")
             return None
         return tensors, info
 

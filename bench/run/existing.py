@@ -23,7 +23,7 @@ def existing(cell: Cell, store: Store) -> Record | None:
     found = store.find(cell.naming())
     if found is None and cell.skip:
         return store.find_done_elsewhere(cell.naming(), lambda record: not is_stale(record))
-    if found is not None and store.set_aside_if_scores_are_damaged(found):
+    if found is not None and store.has_damaged_scores(found):
         return None  # the cell is measured again, with its stored fit if there is one
     return found
 

@@ -6,7 +6,7 @@ import pytest
 
 from bench.cli import USAGE
 from bench.cli.main import main
-from bench.core import files, locks, project, quarantine
+from bench.core import files, locks, project
 from bench.core.errors import StoreError
 from bench.core.project import RESULTS
 
@@ -68,7 +68,7 @@ def test_nothing_is_written_beside_the_shipped_records(words, option, elsewhere,
 
 
 def test_an_installed_package_is_only_read(tmp_path, monkeypatch):
-    """Functions that write, set aside or lock refuse a folder of the package, also if a link leads there."""
+    """Functions that write or lock refuse a folder of the package, also if a link leads there."""
     package = tmp_path / "package"
     (package / "results").mkdir(parents=True)
     (tmp_path / "link").symlink_to(package / "results")
@@ -78,7 +78,6 @@ def test_an_installed_package_is_only_read(tmp_path, monkeypatch):
         for act in (
             lambda place=place: files.write_atomically(place / "it.json", b""),
             lambda place=place: locks.lock(place, "0" * 64).__enter__(),
-            lambda place=place: quarantine.set_aside(place, place / "it.json", "no reason"),
         ):
             with pytest.raises(StoreError, match="belongs to the installed package"):
                 act()

@@ -1,10 +1,6 @@
-"""A made-up record, and the files that a store has moved to quarantine."""
+"""A made-up record."""
 
 from tests import synthetic
-
-
-def set_aside(root):
-    return [path for path in (root / "quarantine").glob("*") if path.name != "reasons.txt"]
 
 
 def record(**changes):

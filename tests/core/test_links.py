@@ -7,7 +7,7 @@ import torch
 
 from bench.cli import INCOMPLETE, USAGE
 from bench.cli.main import main
-from bench.core import files, locks, quarantine
+from bench.core import files, locks
 from bench.core.errors import DataCorrupt, StoreError
 from bench.core.store import Store
 from tests.synthetic import record
@@ -95,35 +95,22 @@ def test_locks_follow_no_link(results, outside, what):
             pass
 
 
-def test_the_reasons_of_a_quarantine_go_to_no_other_file(results, outside):
-    (results / quarantine.FOLDER).mkdir()
-    os.symlink(outside / "canary", results / quarantine.FOLDER / quarantine.REASONS)
-    (results / "bad").write_bytes(b"bad")
-    moved = quarantine.set_aside(results, results / "bad", "it is broken")
-    assert moved.read_bytes() == b"bad"
-
-
-def test_no_file_outside_the_results_is_set_aside(results, outside):
-    """Not through a link to its folder, not if the quarantine is a link, and not by a key with `..` in it."""
+def test_nothing_outside_the_results_is_written_by_a_record(results, outside):
+    """Not through a link to its folder, and not by a name with `..` in it."""
     store = Store(results)
     kept = record("mlp")
     path = store.write(kept)
     path.parent.rename(results / "elsewhere")
     path.parent.symlink_to(outside)
-    path.with_name("canary").rename(path)  # a user's file, with a name that a record has
-    with pytest.raises(StoreError, match=r"cannot set aside .* is a symbolic link; move it away"):
-        store.find(kept)
-    path.rename(outside / "canary")
-    (results / quarantine.FOLDER).symlink_to(outside)
-    (results / "bad").write_bytes(b"bad")
-    with pytest.raises(StoreError, match="symbolic link"):
-        quarantine.set_aside(results, results / "bad", "it is broken")
+    assert store.find(kept) is None
+    with pytest.raises(StoreError, match="'mlp' on the way is a symbolic link"):
+        store.write(kept)
     with pytest.raises(StoreError, match="it lies outside"):
-        quarantine.set_aside(results, results / "fits" / "../../outside" / "canary", "it is broken")
+        store.write_tensors(results / "fits" / "../../outside" / "canary", {}, {})
 
 
 @pytest.mark.parametrize("depth", ["file", "fit", "fits"])
-def test_no_posterior_is_read_through_a_link(results, tmp_path, depth):
+def test_no_posterior_is_read_through_a_link(results, tmp_path, caplog, depth):
     other, store = Store(tmp_path / "other"), Store(results)
     other.write_tensors(other.fit_path(KEY, "posterior"), {"mu": torch.ones(2)}, {})
     source, place = other.fit_path(KEY, "posterior"), store.fit_path(KEY, "posterior")
@@ -132,12 +119,8 @@ def test_no_posterior_is_read_through_a_link(results, tmp_path, depth):
     place.parent.mkdir(parents=True, exist_ok=True)
     place.symlink_to(source)
     before = source.stat().st_mtime_ns
-    if depth == "file":  # the link itself is set aside
-        assert store.read_tensors(store.fit_path(KEY, "posterior")) is None
-        assert not place.is_symlink()
-    else:
-        with pytest.raises(StoreError, match="symbolic link"):
-            store.read_tensors(store.fit_path(KEY, "posterior"))
+    assert store.read_tensors(store.fit_path(KEY, "posterior")) is None
+    assert "symbolic link" in caplog.text
     assert source.stat().st_mtime_ns == before
     assert other.read_tensors(other.fit_path(KEY, "posterior")) is not None
 

@@ -6,6 +6,7 @@ import json
 import os
 import tracemalloc
 import zipfile
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,14 +15,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
 
-from bench.core import locks, quarantine
+from bench.cli.main import main
+from bench.core import locks
 from bench.core.canonical import canonical, digest, digest_of_json
 from bench.core.errors import StoreError
 from bench.core.reasons import told
 from bench.core.records import SCHEMA, Record
 from bench.core.sealed import seal, unseal
 from bench.core.store import Store
-from tests.core.stores import record, set_aside
+from tests import synthetic
+from tests.core.stores import record
 from tests.synthetic import read_record
 from tools.archive import archive_folder, archive_scores
 
@@ -49,7 +52,7 @@ def test_not_a_number_is_stored_as_null(tmp_path):
     ],
     ids=["truncated", "edited", "foreign", "empty", "nested"],
 )
-def test_a_damaged_record_is_named_and_set_aside(tmp_path, damage, message):
+def test_a_damaged_record_is_named_stays_and_is_written_again(tmp_path, caplog, damage, message):
     store = Store(tmp_path)
     path = store.write(record())
     path.write_text(damage(path.read_text()))
@@ -62,9 +65,11 @@ def test_a_damaged_record_is_named_and_set_aside(tmp_path, damage, message):
     assert records == []
     assert [problem.path for problem in problems] == [path]
     assert store.find(record()) is None
-    (kept,) = set_aside(tmp_path)
-    assert kept.read_bytes() == damaged
-    assert str(path) in (tmp_path / "quarantine" / "reasons.txt").read_text()
+    assert store.find(record()) is None
+    assert caplog.text.count(str(path)) == 1
+    assert path.read_bytes() == damaged
+    store.write(record())
+    assert store.find(record()) is not None
 
 
 def test_a_record_without_numbers_does_not_replace_a_finished_one(tmp_path):
@@ -83,7 +88,6 @@ def test_a_written_record_stays_if_others_cannot_be_tidied_away(tmp_path):
     path = store.record_path(record())
     path.parent.mkdir(parents=True)
     path.with_name(path.name.replace(path.stem[-8:], "deadbeef")).write_text("{}")
-    (tmp_path / "quarantine").write_text("")  # no folder, so that nothing can be set aside
     assert store.write(record()) == path
     assert store.find(record()) is not None
 
@@ -94,7 +98,7 @@ def test_scores_that_come_before_their_record_are_not_damaged(tmp_path):
     failed = record(outcome="failed", reason=told("crashed", ""), metrics={})
     scores = store.write(failed).with_suffix(".npz")
     scores.write_bytes(b"of another process")
-    assert not store.set_aside_if_scores_are_damaged(failed)
+    assert not store.has_damaged_scores(failed)
     assert scores.exists()
 
 
@@ -104,7 +108,7 @@ def test_short_of_memory_a_checkpoint_stays_in_place(tmp_path, monkeypatch):
     store.write_tensors(path, {"w": torch.ones(3)}, {"epoch": 1})
     for error in (MemoryError(), OSError("Cannot allocate memory (os error 12)"), OSError(errno.EMFILE, "too many")):
         monkeypatch.setattr("bench.core.store.safe_open", lambda *_, error=error, **__: (_ for _ in ()).throw(error))
-        with pytest.raises(StoreError, match=r"cannot be read now: .*; it is kept, so try again"):
+        with pytest.raises(StoreError, match=r"cannot be read now: .*; try again"):
             store.read_tensors(path)
     monkeypatch.undo()
     assert store.read_tensors(path) is not None
@@ -164,19 +168,19 @@ def test_scores_come_back_and_damaged_ones_are_told_from_absent_ones(tmp_path):
     store = Store(tmp_path)
     path = store.write(record(), {"mnist/label": np.arange(3)}).with_suffix(".npz")
     kept = store.find(record())
-    assert not store.set_aside_if_scores_are_damaged(kept)
+    assert not store.has_damaged_scores(kept)
     assert store.scores(kept)["mnist/label"].tolist() == [0, 1, 2]
     whole = path.read_bytes()
     for damaged in (whole[: len(whole) // 2], b"", b"text"):
         path.write_bytes(damaged)
         assert store.scores(kept) == {}
-        assert not path.exists()
-    assert not store.set_aside_if_scores_are_damaged(kept)  # absent, as in a clone
+        assert store.has_damaged_scores(kept)
+        assert path.read_bytes() == damaged
+    path.unlink()
+    assert not store.has_damaged_scores(kept)  # absent, as in a clone
     path.write_bytes(whole)
     assert store.scores(record()) == {}  # of a record that has no hash of them
-    path.write_bytes(whole[:100])
-    assert store.set_aside_if_scores_are_damaged(kept)
-    assert sorted(each.suffix for each in set_aside(tmp_path)) == [".json", *[".npz"] * 5]
+    assert store.scores(kept)["mnist/label"].tolist() == [0, 1, 2]
 
 
 def test_a_file_counts_in_place_of_the_line_of_an_archive_and_damage_to_a_line_is_named(tmp_path):
@@ -228,7 +232,7 @@ def test_tensors_come_back_to_the_bit(tmp_path):
 
 
 @pytest.mark.parametrize("position", [10, -3], ids=["header", "data"])
-def test_damaged_tensors_are_set_aside(tmp_path, position):
+def test_damaged_tensors_are_named_and_left_out(tmp_path, caplog, position):
     store = Store(tmp_path)
     path = store.fit_path("d" * 64, "checkpoint")
     store.write_tensors(path, {"mu": torch.ones(100)}, {})
@@ -236,8 +240,8 @@ def test_damaged_tensors_are_set_aside(tmp_path, position):
     content[position] ^= 1
     path.write_bytes(content)
     assert store.read_tensors(path) is None
-    assert not path.exists()
-    assert len(set_aside(tmp_path)) == 1
+    assert path.read_bytes() == content
+    assert f"checkpoint {path} cannot be used" in caplog.text
 
 
 json_values = st.recursive(
@@ -294,9 +298,13 @@ def test_a_pipe_and_a_folder_in_the_place_of_a_record_do_not_block(tmp_path):
     path.unlink()
     os.mkfifo(path)
     assert store.find(record()) is None
+    store.write(record())
+    assert store.find(record()) is not None
+    path.unlink()
     path.mkdir()
     assert store.find(record()) is None
-    assert len(set_aside(tmp_path)) == 2
+    with pytest.raises(StoreError, match=r"cannot write .*directory"):
+        store.write(record())
 
 
 def test_a_bomb_among_scores_is_not_unpacked(tmp_path, monkeypatch):
@@ -314,19 +322,60 @@ def test_a_bomb_among_scores_is_not_unpacked(tmp_path, monkeypatch):
         tracemalloc.stop()
 
 
-def test_an_untrusted_record_and_its_scores_are_set_aside_and_nothing_in_quarantine_is_replaced(tmp_path):
+def test_a_folder_that_may_not_be_listed_is_named(tmp_path, monkeypatch):
+    """It may hold records of other approaches than those that are read."""
     store = Store(tmp_path)
-    for content in ("one", "two", "three"):
-        path = store.write(record(), {"mnist/label": np.arange(3)})
-        path.write_text(content)
-        assert store.find(record()) is None
-    kept = set_aside(tmp_path)
-    assert sorted(each.read_text() for each in kept if each.suffix == ".json") == ["one", "three", "two"]
-    assert len([each for each in kept if each.suffix == ".npz"]) == 3
+    hidden = store.write(record()).parent
+    store.write(record(approach="linear_bbb", key="c" * 64))
+    forbid(monkeypatch, hidden)
+    records, (problem,) = store.all_records()
+    assert [found.approach for found in records] == ["linear_bbb"]
+    assert problem.reason == f"the records in {hidden} cannot be read: Permission denied"
+    forbid(monkeypatch, store.records)
+    assert store.has_records()
+    records, (problem,) = store.all_records()
+    assert (records, problem.path) == ([], store.records)
 
 
-def test_what_another_process_has_set_aside_is_no_fault(tmp_path):
-    assert quarantine.set_aside(tmp_path, tmp_path / "gone.json", "it is broken") is None
+def forbid(monkeypatch, folder):
+    """Let nobody list a folder; the tests may run as root, who may list every folder."""
+    listed = os.listdir
+
+    def refuse(path):
+        if Path(path) == folder:
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+        return listed(path)
+
+    monkeypatch.setattr(os, "listdir", refuse)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "table accuracy --baseline none --results {}",
+        "report --no-figures --baseline none --results {}",
+        "verdict --results {}",
+        "compare {} {}",
+        "audit records --rule unlike-draws --results {}",
+    ],
+)
+def test_commands_name_a_folder_that_may_not_be_listed_and_do_not_exit_with_0(words, tmp_path, monkeypatch, capsys):
+    store = Store(tmp_path)
+    hidden = store.write(synthetic.record("mlp", metrics={"mnist/test10k/accuracy": 0.98})).parent
+    store.write(synthetic.record("linear_bbb", metrics={"mnist/test10k/accuracy": 0.98}))
+    forbid(monkeypatch, hidden)
+    assert main(words.replace("{}", str(tmp_path)).split()) != 0
+    assert "Permission denied" in " ".join("".join(capsys.readouterr()).split())
+
+
+def test_what_could_not_be_read_is_not_written(tmp_path, monkeypatch):
+    monkeypatch.setattr("bench.core.folder.LARGEST_RECORD", 10_000)
+    store = Store(tmp_path)
+    with pytest.raises(StoreError, match=r"cannot be written: it has .* bytes; at most 10,000 are read"):
+        store.write(record(detail="x" * 20_000))
+    with pytest.raises(StoreError, match="cannot be written"):
+        store.write(structs.replace(record(), metrics={"x" * 300: 1.5}))
+    assert store.all_records() == ([], [])
 
 
 def test_all_locks_are_held_or_none(tmp_path):

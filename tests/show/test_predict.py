@@ -117,9 +117,8 @@ def test_unknown_names(arguments, message, store):
         fits.choose(store, **arguments)
 
 
-def test_a_posterior_that_cannot_be_trusted_is_named_and_set_aside(store):
+def test_a_damaged_posterior_is_named(store):
     path = put(store, "mlp", mlp())
     path.write_bytes(path.read_bytes()[:-1] + b"?")
     with pytest.raises(StoreError, match="cannot be trusted"):
         Predictor(store.root, "mlp")
-    assert list((store.root / "quarantine").iterdir())

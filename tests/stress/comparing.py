@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from bench.core import quarantine
 from bench.core.canonical import canonical
 from bench.core.files import PART
 from bench.core.reasons import RESUMED
@@ -32,15 +31,13 @@ def contents(root: Path) -> Contents:
 
 
 def faults(root: Path) -> Iterator[str]:
-    """Yield what is wrong with a results folder after a kill: whatever cannot be trusted."""
+    """Yield what is wrong with a results folder after a kill: whatever cannot be read."""
     store = Store(root)
     yield from (problem.reason for problem in store.all_records()[1])
-    for path in root.glob("fits/*/*.safetensors"):
-        store.read_tensors(path)
+    yield from (f"damaged: {path}" for path in root.glob("fits/*/*.safetensors") if store.read_tensors(path) is None)
     for record in store.all_records()[0]:
-        store.scores(record)
-    if quarantine.count(root):
-        yield f"{quarantine.count(root)} files in {root / quarantine.FOLDER}"
+        if store.has_damaged_scores(record):
+            yield f"damaged scores: {record.title}"
 
 
 def unfinished(root: Path) -> set[Path]:

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from bench.cli import FAILED, USAGE
 from bench.core.errors import ConfigError, StoreError
 from bench.core.row_scores import check_scores
-from bench.core.store import LARGEST_SCORES, Store
+from bench.core.score_files import LARGEST_SCORES
+from bench.core.store import Store
 from tests.stress import __main__ as command
 from tests.stress import comparing
 from tests.stress.fuzz.damage import LARGEST, damaged, damaged_value

@@ -23,7 +23,7 @@ and of a pixel in the middle, where digits have ink."""
 
 def folder(store: Store) -> SealedFolder[Reading]:
     """Return a results folder's readings."""
-    return SealedFolder(store.root, "readings", Reading, "reading", SCHEMA, reading_name, "*/*.json", AGAIN)
+    return SealedFolder(store.root, "readings", Reading, "reading", SCHEMA, reading_name, AGAIN)
 
 
 def keys_of(ladder: Ladder) -> tuple[str, ...]:

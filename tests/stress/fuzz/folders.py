@@ -17,7 +17,7 @@ import torch
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from bench.core import locks, quarantine
+from bench.core import locks
 from bench.core.canonical import canonical
 from bench.core.errors import BenchError
 from bench.core.files import write_atomically
@@ -34,8 +34,8 @@ from tests.stress.fuzz.stored import tensor_bytes
 KINDS = ("link to a file", "link to a folder", "hard link", "pipe", "folder", "loop", "nothing")
 PLACES = (
     *("records", "records/mlp", "RECORD", "SCORES", "fits", "fits/KEY", "fits/KEY/posterior.safetensors"),
-    *("fits/KEY/checkpoint.safetensors", "locks", "locks/KEY.lock", "locks/KEY.json", "quarantine"),
-    *("quarantine/reasons.txt", "readings", "tables", "tables/accuracy.md"),
+    *("fits/KEY/checkpoint.safetensors", "locks", "locks/KEY.lock", "locks/KEY.json"),
+    *("readings", "tables", "tables/accuracy.md"),
     *("report", "figures", "figures/confidence.svg", "shipped-fits", "shipped-fits/KEY"),
 )
 TENSOR_TYPES = (torch.float16, torch.bfloat16, torch.float64, torch.int64, torch.bool, torch.complex64)
@@ -237,6 +237,5 @@ def _use(store: Store, folder: Guarded, later: bool) -> None:
     with locks.hold(store.root, [KEY]):
         store.write(folder.good, {})
     store.drop_checkpoint(KEY)
-    quarantine.set_aside(store.root, store.record_path(folder.good), "it is fuzzed")
     if found is None:
-        raise BenchError("set aside")
+        raise BenchError("left out")

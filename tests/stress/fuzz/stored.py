@@ -9,7 +9,6 @@ import hashlib
 import io
 import itertools
 import json
-import shutil
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
@@ -19,7 +18,7 @@ import torch
 from hypothesis import strategies as st
 from safetensors.torch import save as safetensors_bytes
 
-from bench.core import locks, quarantine
+from bench.core import locks
 from bench.core.canonical import canonical
 from bench.core.errors import StoreError
 from bench.core.fits import CheckpointInfo, described
@@ -112,10 +111,9 @@ def _record_reader(store: Store, good: Record) -> Callable[[Written], None]:
     def read(given: Written) -> None:
         forged, data = given
         path.write_bytes(data)
-        found = store.find(good)  # sets aside what cannot be trusted
-        _forget_quarantine(store)
+        found = store.find(good)
         if found is None:
-            raise StoreError("set aside")
+            raise StoreError("left out")
         if not forged and msgspec.structs.replace(found, sha256="") != good:
             raise AssertionError("a changed record was trusted")
         is_final(found)
@@ -142,9 +140,8 @@ def _scores_reader(store: Store, good: Record) -> Callable[[tuple[bytes, bool]],
         path.write_bytes(data)
         own = hashlib.sha256(data).hexdigest() if forged else "0" * 64
         found = store.scores(msgspec.structs.replace(good, scores_sha256=own))
-        _forget_quarantine(store)
         if not found:
-            raise StoreError("set aside")
+            raise StoreError("left out")
         if not forged:
             raise AssertionError("scores were trusted that are not those of the record")
         computed_again(found)
@@ -187,9 +184,8 @@ def _checkpoint_reader(store: Store) -> Callable[[Written], None]:
         forged, data = given
         path.write_bytes(data)
         found = store.read_tensors(path, belongs)
-        _forget_quarantine(store)
         if found is None:
-            raise StoreError("set aside")
+            raise StoreError("left out")
         same = found[0].keys() == TENSORS.keys() and all(torch.equal(found[0][k], v) for k, v in TENSORS.items())
         if not forged and not (same and found[1] == INFO):
             raise AssertionError("a changed checkpoint was trusted")
@@ -207,8 +203,3 @@ def _note_reader(folder: Path) -> Callable[[bytes], None]:
             raise StoreError("not known")
 
     return read
-
-
-def _forget_quarantine(store: Store) -> None:
-    """Remove what fuzzing has set aside: a hundred thousand files help nobody."""
-    shutil.rmtree(store.root / quarantine.FOLDER, ignore_errors=True)
