@@ -74,7 +74,7 @@ _NAMES = {kind: frozenset(re.findall(r"{(\w+)}", text)) for kind, text in _TEMPL
 
 
 class Reason(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """A kind and its values. A longer text than `LONGEST` is cut."""
+    """A kind and its values. A longer text than `LONGEST` is cut, and can be encoded."""
 
     kind: str
     values: dict[str, ReasonValue] = {}
@@ -90,7 +90,10 @@ class Reason(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
 
 
 def _cut(value: ReasonValue) -> ReasonValue:
-    return f"{value[:LONGEST]}..." if isinstance(value, str) and len(value) > LONGEST else value
+    if not isinstance(value, str):
+        return value
+    text = value if len(value) <= LONGEST else f"{value[:LONGEST]}..."
+    return text.encode(errors="backslashreplace").decode()  # half a character, as of the name of a file, is no text
 
 
 def told(kind: str, message: object) -> Reason:

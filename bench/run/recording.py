@@ -40,7 +40,8 @@ def empty_record(cell: Cell, outcome: Outcome, reason: Reason, threads: int | No
 
 def _kept(detail: str) -> str:
     """Return the end of a text, with long lines cut: an approach's error may hold megabytes."""
-    return "\n".join(line[:LONGEST_LINE] for line in detail.splitlines())[-LONGEST_DETAIL:]
+    text = detail.encode(errors="backslashreplace").decode()  # half a character is no text
+    return "\n".join(line[:LONGEST_LINE] for line in text.splitlines())[-LONGEST_DETAIL:]
 
 
 def write_or_say_why(store: Store, cell: Cell, record: Record, scores: Scores | None = None) -> Recorded:

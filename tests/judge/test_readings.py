@@ -172,7 +172,7 @@ def test_what_is_read_is_not_read_again_and_a_broken_file_is_named(store):
     assert told == []
     (path,) = (store.root / "readings").glob("*/*.json")
     text = path.read_text()
-    path.write_text(text.replace('"seed": 0', '"seed": 1'))
+    path.write_text(text.replace('"seed":0', '"seed":1'))
     found, (problem,) = read_all(store)
     assert found == []
     assert "was changed after it was written" in problem.reason
