@@ -199,7 +199,7 @@ def load(store: Store, fit: Record) -> Posterior:
     """Return the posterior of a fit in its faster form (`per_row`), after a trial prediction.
 
     Raises:
-        StoreError: the file is damaged, and was set aside, or does not fit today's code.
+        StoreError: the file is damaged, or does not fit today's code.
         MissingFramework: a framework that the approach needs is not installed.
     """
     try:

@@ -34,7 +34,7 @@ LINES = (
     "predict digit.png --approach mlp --rule entropy --draws 3 --figure here.png",
     "verdict --json --document chopra2018",
     "audit records --rule one-seed --json",
-    "data verify mnist --data-dir here",
+    "data verify mnist --data-dir .",
     "list --json",
 )
 
