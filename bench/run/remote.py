@@ -128,15 +128,18 @@ class DaskPool:
         store.drop_checkpoint(checkpoint_key(cells))
 
     def _answer(self, task: Task) -> Generator[Event, None, Answer]:
-        future = self._client.submit(
-            _on_worker, task, key=f"fit-{uuid.uuid4().hex}", pure=False, resources={RESOURCE: 1} if self._gpu else None
-        )
+        key, resources = f"fit-{uuid.uuid4().hex}", {RESOURCE: 1} if self._gpu else None
+        try:
+            future = self._client.submit(_on_worker, task, key=key, pure=False, resources=resources)
+        except Exception as error:  # Dask has no class for what it raises if the scheduler is gone
+            raise self._gone() from error
         try:
             while not future.done():
                 yield Tick()
             return self._result(future)
         finally:
-            future.cancel()
+            with contextlib.suppress(Exception):  # if the scheduler is gone, nothing needs to be cancelled
+                future.cancel()
 
     def _result(self, future: Future) -> Answer:
         try:
