@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from bench.cli import INCOMPLETE, options, reading
-from bench.cli.table import material_of, warn_of_problems
+from bench.cli.inputs import material_of, warn_of_problems
 from bench.core.errors import ConfigError, check_known
 from bench.core.files import check_writable
 from bench.show.figures.catalogue import FORMATS, survey, write

@@ -8,8 +8,8 @@ import sys
 from collections.abc import Sequence
 
 from bench.cli import INCOMPLETE, options, reading
+from bench.cli.inputs import material_of, warn_of_problems
 from bench.cli.on_request import add_training_on_request, train_on_request
-from bench.cli.table import material_of, warn_of_problems
 from bench.core.errors import ConfigError, unknown_name
 from bench.core.store import Store
 from bench.core.text import one_line, visible

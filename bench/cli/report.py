@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 
 from bench.cli import INCOMPLETE
+from bench.cli.inputs import material_of, warn_of_problems
 from bench.cli.options import add_record_options, given_path, names, say
 from bench.cli.reading import add_baseline, check_records, refuse_to_write
-from bench.cli.table import material_of, warn_of_problems
 from bench.core.errors import ConfigError, check_known
 from bench.core.files import check_writable
 from bench.core.text import counted

@@ -7,9 +7,9 @@ import shlex
 import sys
 
 from bench.cli import FAILED, INCOMPLETE, options, reading
+from bench.cli.inputs import material_of, warn_of_problems
 from bench.core.errors import ConfigError
 from bench.core.project import RESULTS
-from bench.show.material import Material
 from bench.show.screens.summary import summary
 from bench.show.tables.files import update_readme, write_tables
 from bench.show.tables.methods import ON_CLOTHES
@@ -86,18 +86,6 @@ def _table(arguments: argparse.Namespace) -> int:
     else:
         print(text or summary(material))
     return INCOMPLETE if material.problems else 0
-
-
-def material_of(arguments: argparse.Namespace) -> Material:
-    """Return the records that the options of `add_record_options` choose."""
-    baseline = getattr(arguments, "baseline", None)
-    return Material(arguments.results, arguments.profile, arguments.device, arguments.precision, baseline)
-
-
-def warn_of_problems(material: Material) -> None:
-    """Say on the error output which files cannot be trusted."""
-    for problem in material.problems:
-        options.warn(problem)
 
 
 def write_and_print_tables(arguments: argparse.Namespace, is_printed: bool) -> None:

@@ -10,9 +10,9 @@ import textwrap
 from collections.abc import Callable, Mapping, Sequence
 
 from bench.cli import INCOMPLETE
+from bench.cli.inputs import material_of, warn_of_problems
 from bench.cli.options import add_record_options, say
 from bench.cli.reading import check_records
-from bench.cli.table import material_of, warn_of_problems
 from bench.core.errors import ConfigError, check_known
 from bench.judge.alternatives.own import PRINTED, OwnNumber, judge_own
 from bench.judge.alternatives.weighing import against
@@ -26,7 +26,6 @@ from bench.show.reasoning import as_json
 from bench.show.screens.own_number import own_json, own_text
 from bench.show.screens.verdict import all_text, ends_text, folded, summary_text
 from bench.show.tables.alternatives import against_json, end_results_against, explained, in_brief
-from bench.show.tables.registry import one_table
 from bench.show.tables.render import render
 from bench.show.tables.verdicts import load_short_names
 from bench.show.terminal import screen
@@ -76,9 +75,9 @@ def _verdict(arguments: argparse.Namespace) -> int:
         _refuse(arguments, {"document": None, "all": False}, "the documents' numbers; leave it out")
         return _own(arguments)
     _refuse(arguments, OF_OWN, "a number of your own; give --approach, --metric and --reported too")
-    material = material_of(arguments)
     if PAPER in ((arguments.claim or "").partition(".")[0], arguments.document):
-        return _paper(arguments, material)
+        return _paper(arguments, material_of(arguments))
+    material = material_of(arguments, reads_others=False)
     judgement = material.judgement
     if arguments.document is not None:
         sources = dict.fromkeys(verdict.claim.source for verdict in judgement.verdicts)
@@ -131,6 +130,8 @@ def _paper(arguments: argparse.Namespace, material: Material) -> int:
     if arguments.claim not in (None, PAPER) or arguments.document not in (None, PAPER):
         raise ConfigError(f"{PAPER} is a paper with a table of its own; give its name alone")
     warn_of_problems(material)
+    from bench.show.tables.registry import one_table  # here: the other verdicts need no table
+
     table = one_table(material, PAPER)
     print(json.dumps(table.lines, indent=1) if arguments.json else render(table))
     return INCOMPLETE if material.problems else 0

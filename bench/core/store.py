@@ -11,7 +11,7 @@ import errno
 import hashlib
 import io
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -181,9 +181,9 @@ class Store:
         except StoreError:  # it may have some
             return True
 
-    def all_records(self) -> tuple[list[Record], list[Problem]]:
-        """Return all records that can be trusted, and the files that cannot."""
-        return self.folder.read_all()
+    def all_records(self, without: Collection[str] = ()) -> tuple[list[Record], list[Problem]]:
+        """Return all records that can be trusted, and the files that cannot, but for those of approaches `without`."""
+        return self.folder.read_all(without)
 
     # posteriors and checkpoints
 

@@ -25,7 +25,7 @@ from bench.judge.results import Results, described, select
 from bench.judge.samples import Samples
 from bench.judge.stats.verdicts import Judgement, judge
 from bench.plan.manifests import DOCUMENTS, GROUPS, ApproachGroup, ApproachManifest
-from bench.plan.registry import group_of, of_group
+from bench.plan.registry import group_of, manifests, of_group
 from bench.show.beside import MINE, Beside, beside
 from bench.show.table import Table, sources_of
 
@@ -49,18 +49,21 @@ class Material:
         precision: str = "float32",
         baseline: Path | None = None,
         group: ApproachGroup = DOCUMENTS,
+        reads_others: bool = True,
     ) -> None:
         """Take a results folder and the conditions of the records that count; a missing folder counts as empty.
 
         Tables and figures also show the records of the folder `baseline`, in cells that `root` has not finished. Only
-        records of approaches of `group` count.
+        records of approaches of `group` count. Without `reads_others`, no file of another group's approaches is opened,
+        so that none of them is a problem.
         """
         self.store = Store(root)
         has_baseline = baseline is not None and baseline.resolve() != root.resolve()
         self._baseline = Store(baseline) if baseline is not None and has_baseline else None
         self.profile, self.device, self.precision = profile, device.split(":")[0], precision
-        self.group = group
-        self._read_once: dict[Path, tuple[list[Record], list[Problem]]] = {}  # by folder, of all groups
+        self.group, self.reads_others = group, reads_others
+        # By folder and left out approaches:
+        self._read_once: dict[tuple[Path, frozenset[str]], tuple[list[Record], list[Problem]]] = {}
         self._scores: dict[str, Scores] = {}  # by the key of the record
 
     @cached_property
@@ -73,9 +76,11 @@ class Material:
 
     def _read(self, store: Store) -> tuple[Sequence[Record], Sequence[Problem]]:
         """Return the records of this group in a folder, and the folder's problems."""
-        if store.root not in self._read_once:
-            self._read_once[store.root] = store.all_records()
-        records, problems = self._read_once[store.root]
+        others = frozenset(name for name, entry in manifests().items() if entry.group != self.group)
+        key = (store.root, frozenset() if self.reads_others else others)
+        if key not in self._read_once:
+            self._read_once[key] = store.all_records(key[1])
+        records, problems = self._read_once[key]
         return [one for one in records if group_of(one.approach) == self.group], problems
 
     @cached_property
@@ -86,7 +91,8 @@ class Material:
     def of_other_group(self, group: ApproachGroup) -> Material:
         """Return the same folder under the same conditions, with the records of another group of approaches."""
         baseline = None if self._baseline is None else self._baseline.root
-        other = Material(self.store.root, self.profile, self.device, self.precision, baseline, group)
+        conditions = (self.profile, self.device, self.precision)
+        other = Material(self.store.root, *conditions, baseline, group, self.reads_others)
         other._read_once = self._read_once  # no file is read twice
         return other
 

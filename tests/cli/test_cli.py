@@ -155,8 +155,8 @@ sys.modules |= dict.fromkeys(["torch", "pyro", "mxnet", "scipy.stats", "pandas"]
 from bench.cli.main import main
 from bench.core.store import Store
 # three commands read the records that come with the suite
-read = functools.cache(lambda root, read=Store.all_records: read(Store(root)))
-Store.all_records = lambda store: read(store.root)
+read = functools.cache(lambda root, without, read=Store.all_records: read(Store(root), without))
+Store.all_records = lambda store, without=(): read(store.root, without)
 for command in sys.argv[1:]:
     if command.startswith(("table", "report")):
         sys.modules.pop("pandas", None)  # only tables need it

@@ -65,8 +65,10 @@ def simulated_p(claims: Sequence[OnScale], source: np.random.Generator, times: i
     # Half of the print interval, in standard deviations. Rounding puts the run anywhere in its print interval.
     half = np.array([_half_print(one) for one in claims])
     printed = report + half * source.uniform(-1, 1, report.shape)
-    distance = np.maximum(0.0, np.abs(printed - ours.mean(axis=1)) - half)
-    t = distance / (ours.std(axis=1, ddof=1) * one_more_error(1.0, k))
+    mean = ours.mean(axis=1)
+    variance = (np.einsum("tkc,tkc->tc", ours, ours) - k * mean**2) / (k - 1)
+    distance = np.maximum(0.0, np.abs(printed - mean) - half)
+    t = distance / (np.sqrt(variance) * one_more_error(1.0, k))
     return np.asarray(np.where(distance > 0, 2 * special.stdtr(k - 1, -t), 1.0))
 
 
