@@ -23,7 +23,7 @@ from typing import NamedTuple
 
 from bench.core.canonical import digest
 from bench.core.environment import harness_hash, source_hash
-from bench.core.errors import BenchError, ConfigError, FitCrashed, FitEnded, OutOfTime
+from bench.core.errors import BenchError, ConfigError, FitCrashed, FitEnded
 from bench.core.files import write_atomically
 from bench.core.store import Store
 from bench.data.inventory import list_datasets
@@ -56,7 +56,7 @@ class Task(NamedTuple):
 
     cells: list[Cell]  # of one computation
     options: Options
-    files: dict[str, bytes]  # stored posteriors and checkpoint, by path below the results folder
+    files: dict[str, bytes]  # what the results folder has of them, by path below it
     time_limit_s: float | None
     expected: dict[str, str]  # `code_and_data` of the machine of the run
 
@@ -65,9 +65,7 @@ class Answer(NamedTuple):
     """The result of a task, even if some of its cells have no record."""
 
     files: dict[str, bytes]  # by path below the results folder
-    failure: str = ""  # why some cells have no record
-    out_of_time: bool = False  # the time limit is the reason
-    printed: str = ""  # the end of the child's output, if it failed
+    error: FitEnded | None = None  # why some cells have no record
 
 
 class _Connecting(Client):  # type: ignore[misc]  # untyped
@@ -108,12 +106,12 @@ class DaskPool:
         task = Task(
             [dataclasses.replace(cell, device=cell.device.split(":")[0]) for cell in cells],  # a worker sees one GPU
             dataclasses.replace(options, threads=options.threads or THREADS),
-            _read(store.root, _fit_files(store, cells)),
+            _read(store, cells),
             time_limit_s,
             code_and_data(cells[0].approach, options.data_path()),
         )
         answer = yield from self._answer(task)
-        for path in _files(store, cells):  # no other file of a worker is written
+        for path in _paths(store, cells):  # no other file of a worker is written
             content = answer.files.get(path.relative_to(store.root).as_posix())
             if content is not None:
                 write_atomically(path, content, store.root)
@@ -121,10 +119,8 @@ class DaskPool:
         for key, record in records.items():
             if record is not None:
                 yield recorded(key, record)
-        if answer.out_of_time:
-            raise OutOfTime(answer.failure, answer.printed)
         if None in records.values():
-            raise FitCrashed(answer.failure or "its record did not arrive whole", answer.printed)
+            raise answer.error or FitCrashed("its record did not arrive whole")
         store.drop_checkpoint(checkpoint_key(cells))
 
     def _answer(self, task: Task) -> Generator[Event, None, Answer]:
@@ -213,7 +209,7 @@ def do_task(task: Task, scratch: str | None = None, wanted: Callable[[], bool] =
     """
     multiprocessing.current_process().daemon = False  # a Dask worker is a daemon, and daemons may not have children
     options = _as_here(task.options)
-    failure, out_of_time, printed = "", False, ""
+    failure: FitEnded | None = None
     with tempfile.TemporaryDirectory(prefix="bnn-bench-", dir=scratch) as folder:
         root = Path(folder)
         for name, content in task.files.items():
@@ -228,10 +224,8 @@ def do_task(task: Task, scratch: str | None = None, wanted: Callable[[], bool] =
                     if isinstance(event, Tick):
                         time.sleep(POLL_S)
         except BenchError as error:
-            failure, out_of_time = str(error), isinstance(error, OutOfTime)
-            printed = error.printed if isinstance(error, FitEnded) else ""
-        store = Store(root)
-        return Answer(_read(root, _files(store, task.cells)), failure, out_of_time, printed)
+            failure = error if isinstance(error, FitEnded) else FitCrashed(str(error))
+        return Answer(_read(Store(root), task.cells), failure)
 
 
 def _as_here(options: Options) -> Options:
@@ -265,17 +259,15 @@ def check_same(expected: Mapping[str, str], found: Mapping[str, str]) -> None:
             raise ConfigError(f"{socket.gethostname()} lacks the {name} of the run, or has another; put the same there")
 
 
-def _read(root: Path, paths: Sequence[Path]) -> dict[str, bytes]:
-    """Return the contents of those files that exist, by path below the results folder."""
-    return {path.relative_to(root).as_posix(): path.read_bytes() for path in paths if path.is_file()}
-
-
-def _fit_files(store: Store, cells: Sequence[Cell]) -> list[Path]:
-    posteriors = [store.fit_path(key, "posterior") for key in fit_keys(cells)]
-    return [*posteriors, store.fit_path(checkpoint_key(cells), "checkpoint")]
-
-
-def _files(store: Store, cells: Sequence[Cell]) -> list[Path]:
+def _paths(store: Store, cells: Sequence[Cell]) -> list[Path]:
     """Return where the files of a computation are; the scores before the records, which have their hashes."""
     records = [store.record_path(cell.naming()) for cell in cells]
-    return [*_fit_files(store, cells), *(record.with_suffix(".npz") for record in records), *records]
+    fits = [store.fit_path(key, "posterior") for key in fit_keys(cells)]
+    checkpoint = store.fit_path(checkpoint_key(cells), "checkpoint")
+    return [*fits, checkpoint, *(record.with_suffix(".npz") for record in records), *records]
+
+
+def _read(store: Store, cells: Sequence[Cell]) -> dict[str, bytes]:
+    """Return the contents of those files of a computation that exist, by path below the results folder."""
+    found = [path for path in _paths(store, cells) if path.is_file()]
+    return {path.relative_to(store.root).as_posix(): path.read_bytes() for path in found}
