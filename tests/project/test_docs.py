@@ -14,7 +14,7 @@ PAGES = [TOP / "README.md", *sorted((TOP / "docs").glob("*.md"))]
 WIDEST = 68  # characters in the widest cells of a row: with their margins at most 830 pixels, a page's width on GitHub
 MENTION = re.compile(r"\bdocs/[a-z0-9-]+\.md\b")
 SCREEN = 60  # lines
-MOST_DOCUMENTS, MOST_WORDS = 12, 12_000
+MOST_DOCUMENTS, MOST_WORDS, MOST_TERMS = 12, 12_000, 14
 LINK = re.compile(r"\]\((?!https?://)([^)\s#]*)(?:#([^)\s]*))?\)")
 
 
@@ -54,6 +54,12 @@ def test_the_documents_can_be_read_in_an_hour():
     assert len(PAGES) <= MOST_DOCUMENTS
     words = {page.name: len(page.read_text(encoding="utf-8").split()) for page in PAGES}
     assert sum(words.values()) <= MOST_WORDS, words
+
+
+def test_the_glossary_is_short():
+    text = (TOP / "docs" / "architecture.md").read_text(encoding="utf-8")
+    glossary = text.partition("\n## Glossary\n")[2].partition("\n## ")[0]
+    assert 0 < len(re.findall(r"^- \*\*", glossary, flags=re.MULTILINE)) <= MOST_TERMS
 
 
 def test_every_document_that_a_file_mentions_is_there():
