@@ -91,7 +91,7 @@ def test_every_listing_fits(command, terminal, capsys):
 
 @pytest.mark.parametrize("command", ["verdict", "verdict --all", f"verdict {CLAIM}", "verdict " + OWN])
 def test_every_verdict_fits(command, terminal, shipped, monkeypatch, capsys):
-    monkeypatch.setattr(verdict, "material_of", lambda arguments: shipped)
+    monkeypatch.setattr(verdict, "material_of", lambda arguments, reads_others=True: shipped)
     assert main(command.split()) == 0
     printed = capsys.readouterr().out
     assert printed.strip()
