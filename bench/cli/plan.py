@@ -29,6 +29,7 @@ MOST_PRINTED = 20_000  # characters of a failed cell's traceback and output: the
 LONGEST_LINE = 300  # characters
 CELLS_PRINTED, LINES_PRINTED = 3, 8  # without --wide
 MINUTES = len("2026-01-31T12:00")  # characters of a time without its seconds
+NOTHING = CostEstimate(0.0, 0.0, "")  # the cost of a cell that will not run
 PLANNED = ("cell", "state", "training", "measuring", "seeds together", "basis")  # names of the columns of `plan`
 
 
@@ -71,9 +72,11 @@ def _plan(arguments: argparse.Namespace) -> int:
     chosen = select(arguments)
     store = Store(arguments.results)
     a_fits_threads = threads_of_a_fit("process", arguments.threads, arguments.workers)
-    speed = speed_here(chosen[0].device, a_fits_threads)
-    costs = estimates(chosen, store.all_records()[0], speed)
-    rows, seconds = _planned(chosen, store, costs)
+    to_do = _pending(chosen, store)
+    pending = [cell for cell in chosen if cell.key in to_do and not cell.skip]
+    speed = speed_here(chosen[0].device, a_fits_threads) if pending else Speed(None)
+    costs = estimates(pending, store.records_of(cell.approach for cell in pending)[0], speed)
+    rows, seconds = _planned(chosen, store, to_do, costs)
     known = time_for(seconds, arguments.workers or 1)
     unknown = sum(row.training is None or row.measuring is None for row in rows)
     if arguments.json:
@@ -93,20 +96,25 @@ def _plan(arguments: argparse.Namespace) -> int:
 
 
 def _planned(
-    chosen: Sequence[Cell], store: Store, costs: Mapping[str, CostEstimate]
+    chosen: Sequence[Cell], store: Store, to_do: Mapping[str, list[Cell]], costs: Mapping[str, CostEstimate]
 ) -> tuple[list[PlannedCell], list[float]]:
-    """Return the line of each cell, and the expected seconds of each group of cells that one process will do."""
-    to_do = _pending(chosen, store)
+    """Return the line of each cell, and the expected seconds of each group of cells that one process will do.
+
+    Args:
+        chosen: the cells.
+        store: where kept fits are looked for.
+        to_do: from `_pending`.
+        costs: of the cells that can and will run, by key.
+    """
     rows = []
     trained = set()  # keys of fits that an earlier cell trains
     seconds: dict[str, float] = {}  # by the key of a group's first cell
     for cell in chosen:
         group = to_do.get(cell.key, [])
-        cost = costs[cell.key]
-        nothing = not group or bool(cell.skip)
+        cost = costs.get(cell.key, NOTHING)
         is_trained = cell.fit_key in trained or store.fit_path(cell.fit_key, "posterior").exists()
-        training = 0.0 if nothing or is_trained else cost.fit_s
-        measuring = 0.0 if nothing else cost.measure_s
+        training = 0.0 if is_trained else cost.fit_s
+        measuring = cost.measure_s
         if group:
             trained.add(cell.fit_key)
             seconds[group[0].key] = seconds.get(group[0].key, 0.0) + (training or 0.0) + (measuring or 0.0)

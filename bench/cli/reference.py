@@ -82,8 +82,10 @@ def _left(name: str, arguments: argparse.Namespace) -> tuple[list[Cell], list[Re
     store = Store(arguments.results)
     to_do = [cell for cell in chosen if final(cell, store, arguments.data_dir) is None]
     a_fits_threads = threads_of_a_fit(arguments.executor, arguments.threads, arguments.workers)
-    costs = estimates(to_do, store.all_records()[0], speed_here(arguments.device, a_fits_threads)) if to_do else {}
-    return chosen, in_cost_order(to_do, costs)
+    if not to_do:
+        return chosen, []
+    known, _ = store.records_of(cell.approach for cell in to_do)
+    return chosen, in_cost_order(to_do, estimates(to_do, known, speed_here(arguments.device, a_fits_threads)))
 
 
 def _lines(name: str, chosen: list[Cell], left: list[RecipeToDo]) -> list[StageLine]:

@@ -71,9 +71,9 @@ def train(chosen: Sequence[Cell], arguments: argparse.Namespace, as_json: bool =
 
     a_fits_threads = threads_of_a_fit(arguments.executor, arguments.threads, arguments.workers)
     store = Store(arguments.results)
-    records, problems = store.all_records()
+    records, problems = store.records_of(cell.approach for cell in chosen)
     costs = estimates(chosen, records, speed_here(chosen[0].device, a_fits_threads))
-    del records  # they take a hundred MiB, and the run does not need them
+    del records  # the run does not need them
     options = Options(
         root=str(arguments.results.resolve()),
         data_dir=str(arguments.data_dir.resolve()) if arguments.data_dir else None,

@@ -8,7 +8,7 @@ of the archive's line of the same name.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -136,15 +136,15 @@ class SealedFolder(Generic[T]):
         names = self._names_in(self.root)
         return sorted({name.removesuffix(ARCHIVE) for name in names if "." not in name or name.endswith(ARCHIVE)})
 
-    def read_all(self, without: Collection[str] = ()) -> tuple[list[T], list[Problem]]:
-        """Return all contents that can be read, and the files and lines that cannot, but for approaches `without`.
+    def read_all(self, wanted: Callable[[str], bool] = lambda approach: True) -> tuple[list[T], list[Problem]]:
+        """Return all contents of the wanted approaches that can be read, and the files and lines that cannot.
 
         The files of an older version of this suite are one problem together.
         """
         contents: list[T] = []
         problems: list[Problem] = []
         older = []
-        for path in self._all_paths(problems, without):
+        for path in self._all_paths(problems, wanted):
             try:
                 content = self.read(path)
             except OlderForm:
@@ -160,11 +160,11 @@ class SealedFolder(Generic[T]):
             problems.append(Problem(self.root, f"{them}: an older form; {OLDER}; {self.remedy}"))
         return contents, problems
 
-    def _all_paths(self, problems: list[Problem], without: Collection[str]) -> list[Path]:
+    def _all_paths(self, problems: list[Problem], wanted: Callable[[str], bool]) -> list[Path]:
         """Return the paths of all files and archived lines; add a problem for each folder that cannot be listed."""
         found: list[Path] = []
         try:
-            names = [name for name in self.approaches() if name not in without]
+            names = [name for name in self.approaches() if wanted(name)]
         except StoreError as error:
             problems.append(Problem(self.root, str(error)))
             return []

@@ -11,7 +11,7 @@ import errno
 import hashlib
 import io
 import json
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -145,14 +145,6 @@ class Store:
             raise ValueError("their hash does not fit")
         return found
 
-    def find_done_elsewhere(self, naming: Naming, counts: Callable[[Record], bool]) -> Record | None:
-        """Return a finished record with the same naming fields for which `counts` is true, or None.
-
-        A machine without the framework cannot compute the key, so the key may be another.
-        """
-        same = (record for _, record in self._same_name(naming))
-        return next((record for record in same if record.outcome == "done" and counts(record)), None)
-
     def _same_name(self, naming: Naming) -> list[tuple[Path, Record]]:
         """Return the files and records with the given naming fields; only the keys may differ."""
         start = f"{self.record_path(naming).name.rsplit('__', 1)[0]}__"
@@ -183,7 +175,11 @@ class Store:
 
     def all_records(self, without: Collection[str] = ()) -> tuple[list[Record], list[Problem]]:
         """Return all records that can be trusted, and the files that cannot, but for those of approaches `without`."""
-        return self.folder.read_all(without)
+        return self.folder.read_all(lambda approach: approach not in without)
+
+    def records_of(self, approaches: Iterable[str]) -> tuple[list[Record], list[Problem]]:
+        """Return the records of these approaches that can be trusted, and the files that cannot."""
+        return self.folder.read_all(set(approaches).__contains__)
 
     # posteriors and checkpoints
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -16,10 +16,12 @@ from bench.core import timing
 from bench.core.errors import ContractViolation, StoreError
 from bench.core.metric_table import N_CLASSES
 from bench.core.reasons import Reason
+from bench.core.streams import generator
 from bench.core.text import one_line
 from bench.core.timing import Stopwatch
 from bench.interface import Approach, Categorical, Gaussian, Posterior, Split, Task
 from bench.measure.metrics.draws import DrawSummary, concatenate, draw_hits, reduce_draws
+from bench.measure.metrics.published import BATCH_SIZE
 
 BLOCK_NUMBERS = 20_000_000  # most log-probabilities of a block: 80 MB, and twice that while the next block is made
 ROW_NOISE_ROWS = 512  # most rows of a block if each row has its own noise: its numbers fit into the processor's cache
@@ -154,3 +156,14 @@ def predict_split(
         if start == 0 and keep:
             kept = log_probs[:, :keep].to(torch.float16).cpu().numpy()
     return Predicted(concatenate(parts), hits, seconds, kept)
+
+
+def shuffled_batches(split: Split, seed: int, *index: int) -> list[Split]:
+    """Return the split in random order in batches of 128, like a DataLoader that shuffles."""
+    order = torch.randperm(len(split), generator=generator(seed, "test-order", *index))
+    return [split.select(part) for part in torch.split(order, BATCH_SIZE)]
+
+
+def last_epoch(epochs: Sequence[EpochMetrics]) -> dict[str, float | None]:
+    """Return the numbers of the last epoch: a document that prints every epoch reports these as its result."""
+    return dict(epochs[-1]) if epochs else {}

@@ -1,7 +1,8 @@
-"""The base class of protocols, and protocol `common`: official test set, 100 draws, mean of probabilities."""
+"""The base class of protocols, which protocol is whose, and `common`: official test set, mean of 100 draws."""
 
 from __future__ import annotations
 
+import importlib
 import math
 import statistics
 from abc import ABC, abstractmethod
@@ -14,10 +15,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from bench.core import timing
-from bench.core.errors import DataMissing, Unsupported
-from bench.core.reasons import Reason, told
+from bench.core.errors import ConfigError, DataMissing, Unsupported, check_known
+from bench.core.reasons import told
 from bench.data.manifest import TASKS
-from bench.data.splits import load_ood, load_split, toy_split
+from bench.data.splits import load_ood, load_split
 from bench.interface import Posterior, Split
 from bench.measure.measuring import (
     EpochMetrics,
@@ -26,7 +27,6 @@ from bench.measure.measuring import (
     categorical,
     draws_of,
     first_rows,
-    gaussian,
     on_device,
     predict_split,
 )
@@ -35,6 +35,7 @@ from bench.measure.metrics.draws import VOTE_DRAWS, DrawSummary
 from bench.measure.metrics.evaluate import evaluate_classification, evaluate_mean_network, evaluate_ood
 from bench.measure.metrics.pruning import FRACTIONS, prune_at, pruning_row, score_name
 from bench.measure.metrics.refusal import MEDIAN_RULE
+from bench.plan.cells import PROTOCOLS
 from bench.plan.manifests import ApproachManifest
 from bench.plan.recipes import Profile
 
@@ -42,7 +43,6 @@ CPU = torch.device("cpu")
 DRAWN_FRACTIONS = (0.0, 0.5, 0.75, 0.95)  # pruning levels that are also measured with draws
 KEPT_ROWS = 24  # rows of each data set whose raw draws a record keeps for figures
 LATENCY_REPEATS, LATENCY_LIMIT_S = 20, 5.0
-TOY_NEAR, TOY_FAR = 5.0, 100.0  # feldman2018 draws its toy over -5..5 and -100..100
 
 
 class Protocol(ABC):
@@ -223,36 +223,47 @@ def _speed(posterior: Posterior, predicted: Predicted, test: Split, draws: range
     }
 
 
-class ToyCommon(Protocol):
-    """The regression of six points: the error at the points, and the width of the band near the data and far away."""
+_PUBLISHED = {
+    "dropout_fcn": ("alsibahi2019", "Alsibahi2019"),
+    "pyro_hidden_layer": ("alsibahi2019", "Alsibahi2019"),
+    "pyro_random_module": ("chopra2018", "Chopra2018"),
+    "mlp": ("feldman2018", "Feldman2018Mlp"),
+    "linear_bbb": ("feldman2018", "Feldman2018Bbb"),
+    "toy_mlp": ("feldman2018", "Feldman2018Toy"),
+    "toy_bbb": ("feldman2018", "Feldman2018Toy"),
+    "mxnet_bbb": ("rabanser2017", "Rabanser2017"),
+    "blundell_sgd": ("blundell2015", "Blundell2015"),
+    "blundell_dropout": ("blundell2015", "Blundell2015"),
+    "blundell_bbb": ("blundell2015", "Blundell2015"),
+}
+"""Module and class of the protocol `published` by approach: it measures as the document did, with its split, draws,
+estimators and rounding. Claims in results/reference/published.csv have the same keys as its numbers."""
 
-    def final(self, posterior: Posterior, epochs: Sequence[EpochMetrics]) -> Measurement:
-        """See `Protocol.final`."""
-        from bench.measure.metrics import regression  # not at the top: no other protocol needs it
 
-        del epochs
-        found = Measurement()
-        points = on_device(toy_split(), self.device, self.dtype)
-        draws = draws_of(posterior, self.budget.draws)
-        at_points = gaussian(posterior, points.x, draws, points.rows)
-        found.metrics["toy/rmse"] = regression.rmse(at_points, points.y.numpy())
-        if bool((at_points.variance > 0).all()):
-            found.metrics["toy/nll"] = regression.gaussian_nll(at_points, points.y.numpy())
-        else:
-            found.missing["toy/nll"] = Reason("no-observation-noise")
-        for name, reach, count in (("near", TOY_NEAR, 100), ("far", TOY_FAR, 1000)):
-            grid = torch.linspace(-reach, reach, count, dtype=self.dtype).reshape(-1, 1)
-            answer = gaussian(posterior, grid.to(self.device), draws, torch.arange(count))
-            lower, upper = regression.band(answer)
-            if len(answer.mean) == 1:
-                found.missing[f"toy/band_width_{name}"] = Reason("no-spread")
-            else:
-                found.metrics[f"toy/band_width_{name}"] = float((upper - lower).mean())
-            mean = answer.mean.mean(dim=0).reshape(-1).tolist()
-            found.arrays[f"toy/{name}"] = {
-                "x": grid.reshape(-1).tolist(),
-                "mean": mean,
-                "lower": lower.reshape(-1).tolist(),
-                "upper": upper.reshape(-1).tolist(),
-            }
-        return found
+def protocol_of(
+    entry: ApproachManifest,
+    name: str,
+    seed: int,
+    budget: Profile,
+    data_dir: Path | None,
+    device: torch.device = CPU,
+    dtype: torch.dtype = torch.float32,
+) -> Protocol:
+    """Return a protocol for one approach and seed: `common`, `shift`, or `published`, that of the document."""
+    check_known("protocol", PROTOCOLS, name)
+    module, class_name = _place(entry, name)
+    found: type[Protocol] = getattr(importlib.import_module(f"bench.measure.{module}"), class_name)
+    return found(entry, seed, budget, data_dir, device, dtype)
+
+
+def _place(entry: ApproachManifest, name: str) -> tuple[str, str]:
+    """Return module and class of a protocol; the module is imported when the protocol is used."""
+    if name == "shift":
+        return "shifted", "Shift"
+    if name == "common":
+        return ("protocols", "Common") if entry.task == "mnist" else ("toy_common", "ToyCommon")
+    if not entry.document:
+        raise ConfigError(f"{entry.name} has no document; measure it with protocol common")
+    if entry.name not in _PUBLISHED:
+        raise ConfigError(f"{entry.name} names document '{entry.document}', whose protocol is not known here")
+    return _PUBLISHED[entry.name]

@@ -5,23 +5,23 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from bench.core.canonical import digest
-from bench.core.errors import BenchError, BrokenApproach, ConfigError, MissingFramework, check_known
+from bench.core.errors import BenchError, BrokenApproach, ConfigError, check_known
 from bench.core.precision import check_precision
 from bench.core.reasons import Reason, told
 from bench.core.records import Naming, RecipeValue, Versions
 from bench.data.manifest import TASKS, data_hashes
 from bench.plan.freshness import versions_of
 from bench.plan.manifests import DOCUMENTS, ApproachManifest
-from bench.plan.recipes import Profile, Recipe, build, profile, resolve
+from bench.plan.recipes import Profile, Recipe, build, profile, resolve, values_of
 from bench.plan.registry import manifest, of_group
 
 PROTOCOLS = ("published", "common", "shift")
 USUAL_PROTOCOLS = ("published", "common")  # if the user names no protocol
 USUAL_CELLS = (("published", "published"), ("published", "common"), ("corrected", "common"))
 """Recipe and protocol of the three cells that are run if the user names no recipe."""
-_KINDS: dict[type[BenchError], str] = {MissingFramework: "no-framework", BrokenApproach: "broken-approach"}
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Cell:
     split: str
     fit_key: str
     key: str
-    values: Mapping[str, RecipeValue]  # all fields of the approach; without its framework, only those of the recipe
+    values: Mapping[str, RecipeValue]  # all fields of the approach; of a broken one only those of the recipe
     corrections: tuple[str, ...]
     versions: Versions  # of recipe, protocol and metrics, for the record
     skip: Reason | None = None  # why it cannot run here
@@ -46,7 +46,7 @@ class Cell:
 
     @property
     def epochs(self) -> int:
-        """Return the epochs of training; 0 if the framework is missing and the recipe does not set the epochs."""
+        """Return the epochs of training; 0 if the approach is broken and the recipe does not set the epochs."""
         epochs = self.values.get("epochs", 0)
         assert isinstance(epochs, int), "a number of epochs is whole"
         return epochs
@@ -94,12 +94,15 @@ def cells(selection: Selection) -> list[Cell]:
         raise ConfigError(f"seed {min(selection.seeds)} is negative; give seeds from 0")
     names = selection.approaches or tuple(of_group(selection.group))
     chosen = [manifest(name) for name in dict.fromkeys(names)]
-    found = [
-        _cell(entry, recipe, protocol, seed, budget, selection)
-        for entry in chosen
-        for seed in selection.seeds
-        for recipe, protocol in _pairs(entry, selection, budget.task)
-    ]
+    found: list[Cell] = []
+    for entry in chosen:
+        pairs = _pairs(entry, selection, budget.task)
+        made = {name: _made(entry, resolve(entry, name), budget) for name, _ in pairs}
+        found += [
+            _cell(entry, made[recipe], protocol, seed, budget, selection)
+            for seed in selection.seeds
+            for recipe, protocol in pairs
+        ]
     if not found:
         raise ConfigError("the selection holds no cell; see `python -m bench list` for recipes and protocols")
     return found
@@ -126,17 +129,16 @@ def _pairs(entry: ApproachManifest, selection: Selection, task: str) -> list[tup
 
 
 def _cell(
-    entry: ApproachManifest, recipe_name: str, protocol: str, seed: int, budget: Profile, selection: Selection
+    entry: ApproachManifest, made: _Made, protocol: str, seed: int, budget: Profile, selection: Selection
 ) -> Cell:
-    recipe = resolve(entry, recipe_name)
-    values, skip = _values(entry, recipe, budget)
+    recipe, values, skip = made
     is_plain = selection.precision in ("float32", "float64") and selection.device == "cpu"
     if entry.cpu_float32_only and not is_plain:
         skip = Reason("cpu-float32-only", {"approach": entry.name, "why": entry.cpu_float32_only})
     versions = versions_of(entry, recipe, protocol)
     fitted = _fitted(entry, recipe, values, budget, selection)
     measured = {
-        "recipe": recipe_name,
+        "recipe": recipe.name,
         "protocol": protocol,
         "rows": budget.rows if protocol == "published" else budget.common_rows,
         "draws": budget.draws,
@@ -146,7 +148,7 @@ def _cell(
     can_share = "fit_many" in entry.capabilities and not selection.apart and not skip
     return Cell(
         approach=entry.name,
-        recipe=recipe_name,
+        recipe=recipe.name,
         protocol=protocol,
         profile=budget.name,
         seed=seed,
@@ -187,14 +189,27 @@ def _fitted(
     return found
 
 
-def _values(
-    entry: ApproachManifest, recipe: Recipe, budget: Profile
-) -> tuple[Mapping[str, RecipeValue], Reason | None]:
-    """Return the fields of the approach; if it cannot run here, the fields of the recipe and the reason."""
+class _Made(NamedTuple):
+    """A recipe with the values of all fields of its approach, and why it cannot run here."""
+
+    recipe: Recipe
+    values: Mapping[str, RecipeValue]
+    skip: Reason | None
+
+
+def _made(entry: ApproachManifest, recipe: Recipe, budget: Profile) -> _Made:
+    """Return the values of a recipe. An approach of this suite is read; one of a user is made, as it may be broken.
+
+    A broken approach of a user must not stop the other approaches. It has the recipe's own values only.
+    """
+    absent = entry.missing_framework()
+    skip = told("no-framework", absent) if absent else None
     try:
-        return dataclasses.asdict(build(entry, recipe, budget)), None
+        if entry.module and not absent:
+            return _Made(recipe, dataclasses.asdict(build(entry, recipe, budget)), None)
+        return _Made(recipe, values_of(entry, recipe, budget), skip)
     except BenchError as error:
-        if not (isinstance(error, MissingFramework) or entry.module):
+        if not entry.module:
             raise
-        # A broken approach of a user must not stop the other approaches.
-        return recipe.values, told(_KINDS.get(type(error), "unsupported"), error)
+        kind = "broken-approach" if isinstance(error, BrokenApproach) else "unsupported"
+        return _Made(recipe, recipe.values, skip or told(kind, error))

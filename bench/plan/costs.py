@@ -65,7 +65,8 @@ def estimates(chosen: Sequence[Cell], records: Sequence[Record], speed: Speed) -
 
     The estimates come from `records`. If these are not enough, the records that come with the suite are added.
     """
-    committed = cache(_committed)  # read only if needed, and freed on return
+    approaches = {cell.approach for cell in chosen}
+    committed = cache(lambda: Store(RESULTS).records_of(approaches)[0])  # read only if needed, and freed on return
     n_seeds = Counter(together for _, together in {(cell.fit_key, cell.together) for cell in chosen})
 
     def expected(cell: Cell) -> CostEstimate:
@@ -76,11 +77,6 @@ def estimates(chosen: Sequence[Cell], records: Sequence[Record], speed: Speed) -
         return estimate(cell, [*records, *committed()], speed.rate, in_batch)
 
     return {cell.key: expected(cell) for cell in chosen}
-
-
-def _committed() -> list[Record]:
-    """Return the records that come with the repository."""
-    return Store(RESULTS).all_records()[0]
 
 
 def estimate(cell: Cell, records: Sequence[Record], rate: float | None = None, in_batch: bool = False) -> CostEstimate:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from bench.core.errors import BrokenApproach, ConfigError, check_known, unknown_name
+from bench.core.records import RecipeValue
 from bench.data.manifest import TASKS
 from bench.plan.manifests import ApproachManifest, ManifestValue
 from bench.plan.registry import load_class
+from bench.plan.source_code import published_values
 
 if TYPE_CHECKING:
     from bench.interface import Approach
@@ -92,11 +95,22 @@ def recipe_names(manifest: ApproachManifest) -> list[str]:
     return [*manifest.recipes, *(f"published+{change}" for change in manifest.changes)]
 
 
+def values_of(manifest: ApproachManifest, recipe: Recipe, budget: Profile) -> dict[str, RecipeValue]:
+    """Return the values of all fields of the approach that `build` makes, without importing it; raises ConfigError."""
+    published = published_values(manifest.name)
+    _check_fields(manifest, recipe, published)
+    values = {**published, **recipe.values}
+    if budget.epochs is not None:
+        epochs = values["epochs"]
+        assert isinstance(epochs, int), "a number of epochs is whole"
+        values["epochs"] = min(epochs, budget.epochs)
+    return values
+
+
 def build(manifest: ApproachManifest, recipe: Recipe, budget: Profile) -> Approach:
     """Make the approach with a recipe's values and a profile's budget of epochs."""
     cls = load_class(manifest.name)
-    fields = {field.name for field in dataclasses.fields(cls)}
-    check_known(f"field that recipe '{recipe.name}' of {manifest.name} sets", fields, *recipe.values)
+    _check_fields(manifest, recipe, {field.name for field in dataclasses.fields(cls)})
     try:
         approach: Approach = type.__call__(cls, **recipe.values)  # a subclass has more fields than mypy knows
     except (TypeError, ValueError) as error:
@@ -104,3 +118,7 @@ def build(manifest: ApproachManifest, recipe: Recipe, budget: Profile) -> Approa
     if budget.epochs is not None and approach.epochs > budget.epochs:
         approach = dataclasses.replace(approach, epochs=budget.epochs)
     return approach
+
+
+def _check_fields(manifest: ApproachManifest, recipe: Recipe, fields: Collection[str]) -> None:
+    check_known(f"field that recipe '{recipe.name}' of {manifest.name} sets", fields, *recipe.values)

@@ -6,11 +6,8 @@ that cannot be read is listed with its error (`broken`) and does not affect the 
 
 from __future__ import annotations
 
-import ast
 import importlib
 import importlib.util
-import threading
-from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -36,11 +33,6 @@ ORDER = (
     "uniform",
 )
 """The order of approaches in tables: by document, then the baselines. All others follow by name."""
-
-_PARSING = threading.Lock()
-"""At most one thread parses at a time. In CPython 3.11 all threads share one counter of `ast`'s recursion depth
-(python/cpython issue 106905), so that two threads that parse at the same time fail with a SystemError. A pool parses in
-many threads."""
 
 
 def manifest_folder() -> Path:
@@ -101,6 +93,11 @@ def group_of(approach: str) -> ApproachGroup:
     return DOCUMENTS if entry is None else entry.group
 
 
+def source_of(name: str) -> ApproachSource | None:
+    """Return where a user's approach was found; None for an approach of this suite."""
+    return _found().sources.get(name)
+
+
 def broken() -> tuple[ApproachSource, ...]:
     """Return the approaches that were found but cannot be read."""
     return _found().broken
@@ -139,62 +136,11 @@ def load_class(name: str) -> type[Approach]:
     reason = entry.missing_framework()
     if reason:
         raise MissingFramework(reason)
-    source = _found().sources.get(name)
-    module = importlib.import_module(f"implementations.{name}") if source is None else plugins.load(source)
+    theirs = source_of(name)
+    module = importlib.import_module(f"implementations.{name}") if theirs is None else plugins.load(theirs)
     found = getattr(module, entry.class_name, None)
     if not (isinstance(found, type) and issubclass(found, Approach)):
-        file = f"implementations/{name}.py" if source is None else str(source.folder / f"{name}.py")
+        file = f"implementations/{name}.py" if theirs is None else str(theirs.folder / f"{name}.py")
         text = f"manifest {name}.toml names class '{entry.class_name}', which {file} lacks as a subclass of Approach"
-        raise ConfigError(text) if source is None else BrokenApproach(text)
+        raise ConfigError(text) if theirs is None else BrokenApproach(text)
     return found
-
-
-def source_files(name: str) -> list[Path]:
-    """Return an approach's own file and the files that it imports from its own folder."""
-    source = _found().sources.get(name)
-    roots = {"implementations": manifest_folder()}
-    start = f"implementations.{name}"
-    if source is not None:
-        roots[source.module.rpartition(".")[0]] = source.folder
-        start = source.module
-    found: dict[str, Path] = {}
-    waiting = [start]
-    while waiting:
-        module = waiting.pop()
-        path = _module_file(module, roots)
-        if module in found or path is None:
-            continue
-        found[module] = path
-        package = module if path.name == "__init__.py" else module.rpartition(".")[0]
-        for node in _nodes(path):
-            if isinstance(node, ast.ImportFrom):
-                base = _imported_from(node, package)
-                waiting += [base, *(f"{base}.{alias.name}" for alias in node.names)]
-            elif isinstance(node, ast.Import):
-                waiting += [alias.name for alias in node.names]
-    return [found[module] for module in sorted(found)]
-
-
-def _nodes(path: Path) -> Iterator[ast.AST]:
-    try:
-        with _PARSING:
-            tree = ast.parse(path.read_text(encoding="utf-8"))
-    except (SyntaxError, ValueError):  # importing the file raises the error again, and the records of its cells keep it
-        return
-    yield from ast.walk(tree)
-
-
-def _module_file(module: str, roots: Mapping[str, Path]) -> Path | None:
-    for package, folder in roots.items():
-        if module.startswith(f"{package}."):
-            path = folder.joinpath(*module[len(package) + 1 :].split("."))
-            return next((file for file in (path.with_suffix(".py"), path / "__init__.py") if file.is_file()), None)
-    return None
-
-
-def _imported_from(node: ast.ImportFrom, package: str) -> str:
-    """Return the absolute name after `from`, in a file of `package`; '' if it has more dots than there are packages."""
-    try:
-        return importlib.util.resolve_name("." * node.level + (node.module or ""), package)
-    except ImportError:
-        return ""

@@ -15,14 +15,8 @@ FINAL = ("done", "diverged")  # a second run does not repeat cells with these ou
 
 
 def existing(cell: Cell, store: Store) -> Record | None:
-    """Return the stored record of a cell, or None.
-
-    If the framework of the cell is not installed, the cell's key is not known. Then a finished record counts that
-    differs only in the key.
-    """
+    """Return the stored record of a cell, or None."""
     found = store.find(cell.naming())
-    if found is None and cell.skip:
-        return store.find_done_elsewhere(cell.naming(), lambda record: not is_stale(record))
     if found is not None and store.has_damaged_scores(found):
         return None  # the cell is measured again, with its stored fit if there is one
     return found

@@ -25,13 +25,13 @@ from bench.data.manifest import data_hashes
 from bench.data.splits import load_shared, load_split, split_hash, toy_split
 from bench.interface import Approach, Posterior, Split, Task
 from bench.measure.measuring import check_fit, posterior_of
-from bench.measure.protocols import Protocol
-from bench.measure.published_protocols import protocol_of
+from bench.measure.protocols import Protocol, protocol_of
 from bench.plan.cells import Cell
 from bench.plan.computations import checkpoint_key, fit_keys
 from bench.plan.freshness import is_fit_stale
 from bench.plan.recipes import profile
-from bench.plan.registry import manifest, source_files
+from bench.plan.registry import manifest
+from bench.plan.source_code import source_files
 from bench.run.contexts import Computation, Measure, RunContext
 from bench.run.events import Send, Warned
 from bench.run.options import Options

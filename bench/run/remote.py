@@ -31,7 +31,8 @@ from bench.data.manifest import data_hashes
 from bench.plan import plugins
 from bench.plan.cells import Cell
 from bench.plan.computations import checkpoint_key, fit_keys
-from bench.plan.registry import manifests, source_files
+from bench.plan.registry import manifests
+from bench.plan.source_code import source_files
 from bench.run.child import do
 from bench.run.events import Event, Started, Tick, recorded
 from bench.run.options import Options

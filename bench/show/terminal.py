@@ -17,7 +17,6 @@ from rich.text import Text
 
 from bench.core.text import visible
 from bench.judge.results import without_commits
-from bench.show.outcomes import tone
 from bench.show.table import Table
 
 GAP, NARROW_GAP = 2, 1  # spaces between two columns of a table; NARROW_GAP if the table is too wide with GAP
@@ -179,4 +178,8 @@ def _listing(part: Listing) -> Group:
 
 
 def _entry(column: str, entry: str) -> Text:
-    return Text(entry, STYLES[tone(entry)] if column == COLOURED else "")
+    if column != COLOURED:
+        return Text(entry)
+    from bench.show.outcomes import tone  # here: it imports SciPy, and few tables have this column
+
+    return Text(entry, STYLES[tone(entry)])

@@ -137,21 +137,12 @@ def test_a_skipped_record_gives_way_to_a_finished_one(tmp_path):
     assert [found.outcome for found in store.all_records()[0]] == ["done"]
 
 
-def test_a_skipped_cell_finds_what_was_done_elsewhere(tmp_path):
-    store = Store(tmp_path)
-    store.write(record())
-    assert store.find_done_elsewhere(record(key="c" * 64), counts=lambda found: True).key == "a" * 64
-    assert store.find_done_elsewhere(record(key="c" * 64), counts=lambda found: False) is None
-    assert store.find_done_elsewhere(record(key="c" * 64, seed=1), counts=lambda found: True) is None
-
-
 @pytest.mark.parametrize("condition", ["device", "precision"])
 def test_other_conditions_are_another_cell(tmp_path, condition):
     store = Store(tmp_path)
     store.write(record(key="c" * 64, outcome="skipped", reason="no such device", **{condition: "other"}))
     store.write(record(**{condition: "usual"}))
     assert {found.outcome for found in store.all_records()[0]} == {"done", "skipped"}
-    assert store.find_done_elsewhere(record(key="d" * 64, **{condition: "other"}), counts=lambda found: True) is None
 
 
 @pytest.mark.parametrize("word", ["NaN", "Infinity", "-Infinity", "1e999"])
@@ -205,6 +196,21 @@ def test_a_file_counts_in_place_of_the_line_of_an_archive_and_damage_to_a_line_i
     assert [problem.reason.partition(" was changed")[0] for problem in problems] == [
         f"record {archive}, line {number}" for number in (1, 2)
     ]
+
+
+def test_only_the_archives_of_the_approaches_that_are_asked_for_are_read(tmp_path):
+    store = Store(tmp_path)
+    for approach in ("mlp", "mlp2", "uniform"):
+        store.write(record(approach=approach))
+    archive_folder(store.folder)
+    store.write(record(approach="mlp", seed=1, key="c" * 64))
+    (tmp_path / "records" / "uniform.jsonl").write_text("damaged")
+    again = Store(tmp_path)
+    records, problems = again.records_of(["mlp"])
+    assert [(one.approach, one.seed) for one in records] == [("mlp", 0), ("mlp", 1)]
+    assert problems == []
+    assert again.records_of([]) == ([], [])
+    assert len(again.records_of(["mlp2", "uniform", "absent"])[1]) == 1
 
 
 def test_records_of_an_older_version_are_one_problem(tmp_path):

@@ -11,8 +11,7 @@ import torch
 
 from bench.interface import Categorical, Gaussian, Marginal, Posterior
 from bench.judge.ladder.readers import read_keys
-from bench.measure.protocols import Common
-from bench.measure.published_protocols import protocol_of
+from bench.measure.protocols import Common, protocol_of
 from bench.plan.registry import manifest
 from tests.golden.fits import SEED, budget, fitted
 from tests.golden.numbers import Trace, signs, uniform

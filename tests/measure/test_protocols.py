@@ -10,10 +10,9 @@ from bench.core.streams import generator
 from bench.data.manifest import OOD_NAMES
 from bench.interface import Categorical, Gaussian, Marginal, Posterior, Split
 from bench.judge.claims import load_claims, measured_key
-from bench.measure import protocols
-from bench.measure import published_protocols as documents
-from bench.measure.measuring import block_rows, check_fit, predict_split
-from bench.measure.published_protocols import protocol_of
+from bench.measure import feldman2018, measuring, protocols
+from bench.measure.measuring import block_rows, check_fit, predict_split, shuffled_batches
+from bench.measure.protocols import protocol_of
 from bench.plan.recipes import PROFILES
 from bench.plan.registry import manifest
 from tests.close import DOUBLE, close
@@ -71,7 +70,7 @@ def rows(monkeypatch):
             raise DataMissing("not there; fetch it")
         return Split(name, x, torch.full((N_ROWS,), -1), torch.arange(N_ROWS))
 
-    for module in (protocols, documents):
+    for module in (protocols, feldman2018):
         monkeypatch.setattr(module, "load_split", split)
     monkeypatch.setattr(protocols, "load_ood", outside)
     return split("test10k")
@@ -188,7 +187,7 @@ def test_a_deterministic_network_is_asked_for_one_draw(rows):
 
 
 def test_chopra2018_redraws_networks_for_each_batch(rows, monkeypatch):
-    monkeypatch.setattr(documents, "BATCH", 20)
+    monkeypatch.setattr(measuring, "BATCH_SIZE", 20)
     oracle = Oracle()
     found = make("pyro_random_module", "published").final(oracle, [])
     asked = [draws for draws, _ in oracle.asked]
@@ -326,7 +325,7 @@ def test_blocks_bound_the_memory_and_do_not_change_the_numbers(rows, monkeypatch
 
 
 def test_shuffled_batches_hold_every_row_once(rows):
-    batches = documents._shuffled_batches(rows, 0)
+    batches = shuffled_batches(rows, 0)
     assert sorted(torch.cat([batch.rows for batch in batches]).tolist()) == list(range(N_ROWS))
     assert not torch.equal(batches[0].rows, torch.arange(N_ROWS))
     assert torch.equal(

@@ -9,7 +9,7 @@ import torch
 from bench.interface import Categorical, Posterior, Split
 from bench.measure import protocols
 from bench.measure.metrics.shifts import MEASURED, MOST_ROWS, STEPS, area, area_key, step_key
-from bench.measure.published_protocols import protocol_of
+from bench.measure.protocols import protocol_of
 from bench.measure.shifted import rotated, spread_rows, translated
 from bench.plan.recipes import PROFILES
 from bench.plan.registry import manifest

@@ -89,6 +89,15 @@ def test_a_single_correction_is_part_of_corrected():
         assert single.values.items() <= corrected.values.items()
 
 
+def test_a_missing_framework_changes_no_key(monkeypatch):
+    before = cells(Selection(approaches=("toy_mlp",)))
+    entry = structs.replace(manifest("toy_mlp"), requires=("not_there",))
+    monkeypatch.setitem(manifests(), "toy_mlp", entry)
+    without = cells(Selection(approaches=("toy_mlp",)))
+    assert [(cell.key, cell.values) for cell in without] == [(cell.key, cell.values) for cell in before]
+    assert {cell.skip.kind for cell in without} == {"no-framework"}
+
+
 def test_profiles_shorten_but_never_lengthen():
     entry = manifest("mlp")
     approach = build(entry, resolve(entry, "published"), PROFILES["epoch1"])

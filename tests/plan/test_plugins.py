@@ -15,7 +15,9 @@ from bench.cli.main import main
 from bench.core.errors import BrokenApproach
 from bench.judge.audit.check import approaches_of
 from bench.plan import plugins, registry
-from bench.plan.registry import broken, load_class, manifests, source_files
+from bench.plan.cells import Selection, cells
+from bench.plan.registry import broken, load_class, manifests
+from bench.plan.source_code import source_files
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 
@@ -134,6 +136,17 @@ def test_a_run_of_a_name_that_is_taken_ends_before_any_training(folder, tmp_path
     assert "the name is taken by an approach of this suite; rename both files" in error
     assert not results.exists()
     assert main(["plan", "mlp", "--profile", "smoke", "--results", str(results)]) == 0  # harms no other
+
+
+@pytest.mark.parametrize(("default", "rate"), [("0.5", 0.5), ("1 / LIMIT", None)])
+def test_without_its_framework_it_has_the_values_in_its_text(folder, default, rate):
+    """Where a default is no constant, only the values of the recipe are known."""
+    manifest = (EXAMPLES / "my_dropout.toml").read_text().replace("title", 'requires = ["not_there"]\ntitle', 1)
+    code = f"from bench.interface import Approach\nclass McDropout(Approach):\n    rate: float = {default}"
+    put(folder, "mine", code, manifest)
+    (cell,) = cells(Selection(approaches=("mine",), recipes=("published",), protocols=("common",)))
+    assert cell.skip.kind == "no-framework"
+    assert cell.values.get("rate") == rate
 
 
 def test_places_that_hold_nothing_are_named(tmp_path, monkeypatch, capsys):

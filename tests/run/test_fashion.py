@@ -14,7 +14,7 @@ from bench.data.splits import split_hash
 from bench.interface import Split
 from bench.judge.compare.verified import verify
 from bench.measure import protocols
-from bench.measure.published_protocols import protocol_of
+from bench.measure.protocols import protocol_of
 from bench.measure.stored import computed_again
 from bench.plan.cells import Selection, cells
 from bench.plan.recipes import profile, profile_of_task

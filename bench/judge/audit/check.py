@@ -14,6 +14,7 @@ from bench.judge.contract import CHECKS, ApproachUnderTest, ContractCheck
 from bench.plan import plugins, registry
 from bench.plan.manifests import ApproachManifest
 from bench.plan.registry import load_class, manifest
+from bench.plan.source_code import source_files
 
 
 @dataclass(frozen=True)
@@ -54,7 +55,7 @@ def _is_registered(source: plugins.ApproachSource, known: Mapping[str, ApproachM
     """Return whether a path leads to the approach that is registered under its name."""
     if source.name not in known or source.error:
         return False
-    files = [path.resolve() for path in registry.source_files(source.name)]
+    files = [path.resolve() for path in source_files(source.name)]
     return (source.folder / f"{source.name}.py").resolve() in files
 
 
@@ -97,7 +98,7 @@ def _reason(error: Exception, name: str) -> str:
     if isinstance(error, ContractViolation):
         return str(error)
     text = str(error) if isinstance(error, BenchError) else f"{type(error).__name__}: {error}"
-    files = {path.resolve() for path in registry.source_files(name)}
+    files = {path.resolve() for path in source_files(name)}
     own = [step for step in traceback.extract_tb(error.__traceback__) if Path(step.filename).resolve() in files]
     place = f" at {Path(own[-1].filename).name}:{own[-1].lineno}" if own else ""
     return (text.splitlines() or [""])[0] + place
