@@ -25,7 +25,7 @@ SHIPPED = (
     "results/records/*.jsonl",
     "results/records/*.npz",
     "results/shipped-fits/*/*.safetensors",
-    "results/readings/*.jsonl",
+    "results/derived_metrics/*.jsonl",
 )
 
 

@@ -43,7 +43,7 @@ def main() -> int:
     parser = Parser(prog="python -m benchmarks.power", description="Does the gate catch faults in the code?")
     parser.add_argument("faults", nargs="+", metavar="FAULT", help=", ".join(FAULTS))
     parser.add_argument("--gate", type=Path, default=GATE, metavar="FILE", help=f"default: {GATE.name}")
-    parser.add_argument("--reference", type=Path, default=Path("results"), metavar="DIR", help="default: results")
+    parser.add_argument("--baseline", type=Path, default=Path("results"), metavar="DIR", help="default: results")
     parser.add_argument("--threads", type=threads, help="threads of a fit (default: all cores)")
     parser.add_argument("--quiet", action="store_true", help="no progress")
     return guarded(lambda: _main(parser.parse_args()))
@@ -66,7 +66,7 @@ def _measure(name: str, gate: Gate, given: argparse.Namespace) -> GateReport:
     with tempfile.TemporaryDirectory(prefix="bench-power-") as folder:
         with planted(name):  # the fault is in this process only, so "inline" trains here
             run_fresh(gate, Path(folder), given.threads, Progress({}, quiet=given.quiet), executor="inline")
-        return judge(gate, given.reference, Path(folder))
+        return judge(gate, given.baseline, Path(folder))
 
 
 def planted(name: str) -> AbstractContextManager[object]:

@@ -26,7 +26,7 @@ from bench.judge.results import Results
 from bench.judge.samples import Samples
 from bench.judge.stats.rule import is_exact, judge_one
 from bench.plan.manifests import ApproachManifest
-from bench.show.material import Material
+from bench.show.inputs import Inputs
 from bench.show.table import Number, Table
 from bench.show.tables.alternatives import end_results
 from bench.show.tables.render import render
@@ -187,9 +187,9 @@ def main(words: Sequence[str] | None = None) -> int:
 
 
 def _main(folder: Path) -> int:
-    material = Material(folder)
-    found = trials(material.results, end_results(material.claims))
-    sys.stdout.write(render(trial_table(found, material.results.origin()), "md"))
+    inputs = Inputs(folder)
+    found = trials(inputs.results, end_results(inputs.claims))
+    sys.stdout.write(render(trial_table(found, inputs.results.origin()), "md"))
     return 0
 
 

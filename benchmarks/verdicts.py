@@ -25,7 +25,7 @@ from bench.judge.stats.curves import curve_on_scale
 from bench.judge.stats.joint import SHRINKAGE, joint_p
 from bench.judge.stats.rule import OnScale, Verdict
 from bench.judge.stats.scales import IDENTITY, LOG, Scale, to_scale
-from bench.show.material import Material
+from bench.show.inputs import Inputs
 
 CLAIMS, EPOCHS = 12, 20  # claims of a simulated document, epochs of a simulated curve
 SEEDS = (5, 10, 20)
@@ -56,7 +56,7 @@ def _tables(arguments: argparse.Namespace) -> int:
     for title, rate in _rates(arguments.times):
         print(f"| {title} | " + " | ".join(f"{value:.3f}" for value in rate) + " |")
     print(f"\n{TITLE}\n|---|---:|---:|---:|---:|---:|")
-    verdicts = Material(arguments.results).judgement
+    verdicts = Inputs(arguments.results).judgement
     logarithmic = [verdict for verdict in verdicts.points if verdict.scale == LOG]  # no end result has this scale
     for name, found in _by_scale([*verdicts.ends, *verdicts.lasts, *logarithmic]):
         print(_coverage_line(name, found))
@@ -143,7 +143,7 @@ def _power(k: int, times: int) -> float:
 
 def _by_scale(verdicts: Sequence[Verdict]) -> Iterator[tuple[str, list[tuple[Verdict, Scale]]]]:
     """Yield the claims with enough seeds by scale; those of log and logit again as if their scale were identity."""
-    measured = [verdict for verdict in verdicts if verdict.sample.n >= ENOUGH_LEFT and not verdict.sample.gap]
+    measured = [verdict for verdict in verdicts if verdict.sample.n >= ENOUGH_LEFT and not verdict.sample.missing_value]
     for name in ("identity", "log", "logit"):
         mine = [verdict for verdict in measured if verdict.scale.name == name]
         if mine:

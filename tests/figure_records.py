@@ -17,14 +17,17 @@ from bench.measure.metrics.ood import auroc
 from bench.show.figures.catalogue import render, survey
 from bench.show.figures.figure import Figure
 from bench.show.figures.style import NARROW, WIDTH
-from bench.show.material import Material
+from bench.show.inputs import Inputs
 from tests.show.posteriors import described
 from tests.synthetic import record
 
 DRAWS, KEPT, ROWS, CLASSES = 8, 4, 40, 10
 SETS = ("mnist", "noise_gaussian", "noise_uniform", "fashion_mnist", "letters")
 CLASSIFIERS = ("dropout_fcn", "pyro_hidden_layer", "pyro_random_module", "mlp", "linear_bbb", "mxnet_bbb")
-STEPS = {"dropout_fcn": "published+cross-entropy", "pyro_hidden_layer": "published+kl-sign"}  # rungs of ladders
+STEPS = {
+    "dropout_fcn": "published+cross-entropy",
+    "pyro_hidden_layer": "published+kl-sign",
+}  # single changes of ablations
 SCORED = ("pyro_random_module", "mlp", "linear_bbb")  # with per-row scores: figures of all six take long to draw
 
 
@@ -184,9 +187,9 @@ def filled(root: Path) -> Path:
 
 def figures(root: Path) -> list[Figure]:
     """Return the figures that a results folder makes."""
-    return survey(Material(root))[0]
+    return survey(Inputs(root))[0]
 
 
 def missing(root: Path, profile: str = "full") -> dict[str, str]:
     """Return why other figures cannot be made, by name."""
-    return {item.name: item.reason for item in survey(Material(root, profile))[1]}
+    return {item.name: item.reason for item in survey(Inputs(root, profile))[1]}

@@ -20,7 +20,7 @@ profile = "epoch1"
 device = "cpu"
 precision = "float32"
 alpha = 0.05
-reference_seeds = 8
+baseline_seeds = 8
 fresh_seeds = [1000, 1001, 1002]
 limit_s = 720
 
@@ -69,11 +69,11 @@ def record(planned, metrics, epochs, **changes):
     return synthetic.record(**{**naming, **fields})
 
 
-def numbers(cell, seed, shift=0.0):
-    """Return metrics and epochs of a cell: normal, sd .01, named by the seed."""
-    source = np.random.default_rng([seed, len(cell.name)])
+def numbers(trained_run, seed, shift=0.0):
+    """Return metrics and epochs of a trained run: normal, sd .01, named by the seed."""
+    source = np.random.default_rng([seed, len(trained_run.name)])
     values = 0.3 + 0.01 * source.normal(size=2) + shift
-    if cell.approach == "toy_bbb":
+    if trained_run.approach == "toy_bbb":
         return {"toy/rmse": values[0]}, []
     return {"mnist/nll": values[0]}, [{"epoch": 1, "seconds": 1.0, "mnist/train60k/train_loss": values[1]}]
 
@@ -83,22 +83,27 @@ def write(store, made):
     return store.write(made)
 
 
-def planned_records(gate, cell, seeds, shift=0.0):
-    return [record(planned, *numbers(cell, planned.seed, shift)) for planned in gate.planned(cell, tuple(seeds))]
+def planned_records(gate, trained_run, seeds, shift=0.0):
+    return [
+        record(planned, *numbers(trained_run, planned.seed, shift))
+        for planned in gate.planned(trained_run, tuple(seeds))
+    ]
 
 
-def reference_folder(root, gate, n_seeds=8):
+def baseline_folder(root, gate, n_seeds=8):
     store = Store(root)
-    for cell in gate.cells if n_seeds else ():
-        for made in planned_records(gate, cell, range(n_seeds)):
+    for trained_run in gate.trained_runs if n_seeds else ():
+        for made in planned_records(gate, trained_run, range(n_seeds)):
             write(store, made)
     return store
 
 
 def fresh_folder(root, gate, shift=0.0, shifted="mlp/published/common"):
     store = Store(root)
-    for cell in gate.cells:
-        for made in planned_records(gate, cell, gate.seeds_of(cell), shift=shift if cell.name == shifted else 0.0):
+    for trained_run in gate.trained_runs:
+        for made in planned_records(
+            gate, trained_run, gate.seeds_of(trained_run), shift=shift if trained_run.name == shifted else 0.0
+        ):
             write(store, made)
     return store
 
@@ -110,7 +115,7 @@ def _written(text):
         root = Path(place)
         (root / "gate.toml").write_text(text)
         gate = load_gate(root / "gate.toml")
-        reference_folder(root / "reference", gate)
+        baseline_folder(root / "baseline", gate)
         fresh_folder(root / "fresh", gate)
         return {path.relative_to(root): path.read_bytes() for path in root.rglob("*") if path.is_file()}
 
@@ -118,14 +123,14 @@ def _written(text):
 class Folders(NamedTuple):
     path: Path  # of the gate's file
     gate: Gate
-    reference: Store
+    baseline: Store
     fresh: Store
 
 
 def folders(tmp_path, **options):
-    """Return the gate's file, its content and an unchanged reference and fresh run."""
+    """Return the gate's file, its content and an unchanged baseline and fresh run."""
     path = gate_file(tmp_path, **options)
     for name, content in _written(path.read_text()).items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_bytes(content)
-    return Folders(path, load_gate(path), Store(tmp_path / "reference"), Store(tmp_path / "fresh"))
+    return Folders(path, load_gate(path), Store(tmp_path / "baseline"), Store(tmp_path / "fresh"))

@@ -14,7 +14,7 @@ SETS = ("noise_uniform", "fashion_mnist", "letters")
 
 
 def write_records(root: Path, n_seeds: int = 5, reason: str = "no memory") -> list[Record]:
-    """Write finished records of every cell and seed, and one that failed for a reason."""
+    """Write finished records of every trained run and seed, and one that failed for a reason."""
     made = [keyed for seed in range(n_seeds) for keyed in of_seed(seed)]
     made.append(_keyed(record("mxnet_bbb", "published+odd", "common", outcome="failed", reason=reason)))
     for one in made:
@@ -23,7 +23,7 @@ def write_records(root: Path, n_seeds: int = 5, reason: str = "no memory") -> li
 
 
 def of_seed(seed: int) -> list[Record]:
-    """Return finished records of every cell, as a full run leaves them."""
+    """Return finished records of every trained run, as a full run leaves them."""
     shift = seed / 10_000
     made = []
     for name, entry in manifests().items():

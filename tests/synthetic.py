@@ -9,7 +9,7 @@ import msgspec
 
 from bench.core.canonical import plain
 from bench.core.folder import read_sealed
-from bench.core.reasons import Reason, told
+from bench.core.reasons import Reason, message_reason
 from bench.core.records import SCHEMA, Epoch, Record
 from bench.core.store import AGAIN
 from bench.plan.freshness import versions_today
@@ -112,7 +112,7 @@ def _whole(arrays: dict[str, Any]) -> dict[str, Any]:
 
 def said(reason: Reason | str | None) -> Reason | None:
     """Return words as a reason that has no kind of its own."""
-    return told("text", reason) if isinstance(reason, str) and reason else reason or None
+    return message_reason("text", reason) if isinstance(reason, str) and reason else reason or None
 
 
 def epoch(entry: dict[str, Any]) -> Epoch | dict[str, Any]:

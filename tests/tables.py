@@ -10,18 +10,18 @@ from typing import Any
 from bench.core.records import Record
 from bench.judge.claims import Claim, load_claims
 from bench.judge.results import Results
-from bench.show.material import Material
+from bench.show.inputs import Inputs
 from bench.show.table import Entry, Table
 from bench.show.tables.common import ACCURACY
 from bench.show.tables.registry import one_table
 from tests.synthetic import manifest, manifests, record
 
 
-def material(
+def inputs(
     records: Sequence[Record], claims: Sequence[Claim] | None = None, known: Mapping[str, Any] | None = None
-) -> Material:
+) -> Inputs:
     """Return records as if they had been read from a results folder."""
-    made = Material(Path("no-such-folder"))
+    made = Inputs(Path("no-such-folder"))
     vars(made)["_stored"] = (records, [])
     vars(made)["results"] = Results(records, manifests() if known is None else known)
     if claims is not None:
@@ -38,10 +38,10 @@ class Tables:
     """The tables of some records by name, each made when it is asked for."""
 
     def __init__(self, *records: Record) -> None:
-        self.material = material(records)
+        self.inputs = inputs(records)
 
     def __getitem__(self, name: str) -> Table:
-        return one_table(self.material, name)
+        return one_table(self.inputs, name)
 
 
 def line(table: Table, *start: str) -> dict[str, str]:
@@ -56,7 +56,7 @@ def shown_rows(table: Table) -> list[dict[str, str]]:
     return [dict(zip(table.columns, row, strict=True)) for row in table.texts()]
 
 
-def small() -> Material:
+def small() -> Inputs:
     key = "mnist/test10k/accuracy"
     records = [
         record("mlp", seed=0, epochs=[{"epoch": 9, key: 0.5}, {"epoch": 10, key: 0.979}]),
@@ -69,7 +69,7 @@ def small() -> Material:
     claims = [
         claim for claim in load_claims() if re.fullmatch(r"feldman2018\.mlp\.epoch(09|10)\.test_accuracy", claim.id)
     ]
-    return material(records, claims, known)
+    return inputs(records, claims, known)
 
 
 def small_accuracy() -> Table:

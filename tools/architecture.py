@@ -1,7 +1,7 @@
 """Draw `docs/architecture.md`'s diagram from the imports: `python -m tools.architecture` writes it, `--check` compares.
 
-An arrow from A to B says that a file of room A imports a file of room B. Arrows that other arrows imply (A to B to C)
-are left out, so that the picture shows the order and not every import.
+An arrow from A to B says that a file of package A imports a file of package B. Arrows that other arrows imply (A to B
+to C) are left out, so that the picture shows the order and not every import.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ NAMES = {"api": "api.py", "interface": "interface.py"}
 
 
 def arrows() -> set[tuple[str, str]]:
-    """Return pairs of rooms; the first room imports the second."""
+    """Return pairs of packages; the first package imports the second."""
     graph = grimp.build_graph("bench", "elbo_audit", "implementations")
     found: set[tuple[str, str]] = set()
     for module in graph.modules:
         for other in graph.find_modules_directly_imported_by(module):
-            pair = (_room(module), _room(other))
+            pair = (_package(module), _package(other))
             if pair[0] and pair[1] and pair[0] != pair[1]:
                 found.add(pair)
     return found
 
 
-def _room(module: str) -> str:
+def _package(module: str) -> str:
     parts = module.split(".")
     if parts[0] != "bench":
         return parts[0]
@@ -50,8 +50,8 @@ def _reaches(start: str, goal: str, pairs: set[tuple[str, str]]) -> bool:
 def diagram() -> str:
     """Return the diagram as a Mermaid block."""
     pairs = arrows()
-    rooms = sorted({room for pair in pairs for room in pair})
-    lines = [f'    {room}["{NAMES.get(room, room)}"]' for room in rooms]
+    packages = sorted({package for pair in pairs for package in pair})
+    lines = [f'    {package}["{NAMES.get(package, package)}"]' for package in packages]
     lines += [f"    {first} --> {second}" for first, second in shown(pairs)]
     return "\n".join(["```mermaid", "flowchart TD", *lines, "```"])
 

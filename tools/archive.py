@@ -1,4 +1,4 @@
-"""Move the records, scores and readings that runs have written into the archives: `python -m tools.archive [RESULTS]`.
+"""Move what runs have written into the archives: `python -m tools.archive [RESULTS]`.
 
 A run writes a file for each record. What is committed is one archive for each approach, with lines sorted by name, so
 that a new record adds its own size to a clone. The scores of seed 0 go into archives too; those of other seeds stay
@@ -25,7 +25,7 @@ from bench.core.records import Record
 from bench.core.score_files import merged
 from bench.core.sealed import seal
 from bench.core.store import Store
-from bench.judge.ladder import readings
+from bench.judge.ablation import derived_metrics
 
 METRICS = "metrics.csv"
 COLUMNS = ("approach", "recipe", "protocol", "profile", "device", "precision", "seed", "metric", "value")
@@ -43,7 +43,7 @@ def main() -> int:
 def _archive(results: Path) -> int:
     store = Store(results)
     archive_scores(store)
-    moved = sum(map(archive_folder, (store.folder, readings.folder(store))))
+    moved = sum(map(archive_folder, (store.folder, derived_metrics.folder(store))))
     records, problems = Store(results).all_records()
     if problems:
         raise StoreError(problems[0].reason)

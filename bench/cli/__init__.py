@@ -1,4 +1,4 @@
-"""The commands. A command reads its options, calls the rooms below and prints what they return.
+"""The commands. A command reads its options, calls the packages below and prints what they return.
 
 In: the words of a command line. Out: text or JSON, and an exit code. It has no rule, no statistic and no file format.
 """

@@ -17,6 +17,8 @@ from bench.core.folder import Problem
 from bench.core.records import Record
 from bench.core.store import Store
 from bench.data.torchvision_shim import make_importable
+from bench.judge.ablation.derived_metrics import read_all
+from bench.judge.ablation.effects import Numbers
 from bench.judge.audit.approach import audit_approach
 from bench.judge.audit.check import approaches_of, check_approach
 from bench.judge.audit.data import audit_data
@@ -24,8 +26,6 @@ from bench.judge.audit.documents import DOCUMENTS, audit_documents
 from bench.judge.audit.findings import OUTCOMES, Finding
 from bench.judge.audit.records import audit_records
 from bench.judge.audit.rules import RULES
-from bench.judge.ladder.effects import Numbers
-from bench.judge.ladder.readings import read_all
 from bench.judge.results import Results, select
 from bench.plan.registry import manifests
 from bench.show.screens.audit import check_lines, finding_lines, library_lines

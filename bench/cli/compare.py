@@ -1,4 +1,4 @@
-"""`compare`: two results folders, paired by cell and seed; with `--verify`, one folder's metrics and its scores."""
+"""`compare`: two results folders, paired by run and seed; with `--verify`, one folder's metrics and its scores."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from bench.show.terminal import shown
 
 def add(parser: argparse.ArgumentParser) -> None:
     """Add the options."""
-    parser.description = "Compares two results folders, paired by cell and seed: B minus A, with intervals."
+    parser.description = "Compares two results folders, paired by trained run and seed: B minus A, with intervals."
     parser.epilog = (
         "Exit codes: 0 everything that both folders have was compared; 2 a folder or option cannot be used, "
         "or nothing is in common; 3 some records lack a metric that others have, have no numbers, or cannot be read. "
@@ -97,10 +97,16 @@ def _comparison(arguments: argparse.Namespace) -> Comparison:
     found, lacks = differences(pairs, patterns), lacking(pairs, patterns)
     if not found and not lacks:
         raise ConfigError(f"no common metric fits {', '.join(patterns)}; try --metric '*'")
-    single = [cell for cell in pairs if len(cell.seeds) == 1]
+    single = [trained_run for trained_run in pairs if len(trained_run.seeds) == 1]
     rows = [
-        row_test(cell.cell, cell.seeds[0], a.store.scores(cell.a[0]), b.store.scores(cell.b[0]), inside_of(cell.a[0]))
-        for cell in single
+        row_test(
+            trained_run.trained_run,
+            trained_run.seeds[0],
+            a.store.scores(trained_run.a[0]),
+            b.store.scores(trained_run.b[0]),
+            inside_of(trained_run.a[0]),
+        )
+        for trained_run in single
     ]
     return Comparison(
         made=(made(a, "A"), made(b, "B")),

@@ -29,14 +29,14 @@ def ending(results: Sequence[Result], seconds: float, arguments: argparse.Namesp
     """Return the last lines of a run.
 
     Args:
-        results: how its cells ended.
+        results: how its trained runs ended.
         seconds: how long the run took.
         arguments: the options of the run.
         width: columns that a reason is cut to; None: not cut.
     """
     bad = [result for result in results if result.outcome != "done"]
     new = sum(result.outcome == "done" and not result.was_there for result in results)
-    count = f"{len(results) - len(bad)} of {counted(len(results), 'cell')} done, {new} of them in this call"
+    count = f"{len(results) - len(bad)} of {counted(len(results), 'trained run')} done, {new} of them in this call"
     lines = [*_reasons(bad, width), Text(f"{count}, in {duration(seconds)}")]
     records = record_options(arguments)
     if not bad and is_wiring_check(arguments):
@@ -46,13 +46,15 @@ def ending(results: Sequence[Result], seconds: float, arguments: argparse.Namesp
     lines.append(Text(f"next: {_command('status', *_chosen(arguments), *records)} lists all"))
     again = {"failed", "out-of-time", "skipped"} & {result.outcome for result in bad}
     if again:
-        lines.append(Text(f"run the same command again to retry the cells that are {' or '.join(sorted(again))}"))
+        lines.append(
+            Text(f"run the same command again to retry the trained runs that are {' or '.join(sorted(again))}")
+        )
     return lines
 
 
 def has_document(results: Sequence[Result]) -> bool:
-    """Return whether a run has cells of the documents' approaches, or of the user's own ones."""
-    return any(group_of(result.cell.approach) == DOCUMENTS for result in results)
+    """Return whether a run has trained runs of the documents' approaches, or of the user's own ones."""
+    return any(group_of(result.trained_run.approach) == DOCUMENTS for result in results)
 
 
 def _shown_by(results: Sequence[Result], arguments: argparse.Namespace) -> tuple[str, ...]:
@@ -61,7 +63,7 @@ def _shown_by(results: Sequence[Result], arguments: argparse.Namespace) -> tuple
         return ("table", "methods")
     if has_document(results):
         return ("verdict",)
-    of_paper = any(group_of(result.cell.approach) == "paper" for result in results)
+    of_paper = any(group_of(result.trained_run.approach) == "paper" for result in results)
     return ("verdict", PAPER) if of_paper else ("table", "methods")
 
 
@@ -79,18 +81,18 @@ def _reasons(bad: Sequence[Result], width: int | None) -> list[Text]:
     lines = []
     for (outcome, reason), found in ordered[:MOST_REASONS]:
         more = f" and {len(found) - 1} more" if len(found) > 1 else ""
-        line = Text.assemble(outcome_text(outcome), f": {found[0].cell.title()}{more}: {one_line(reason)}")
+        line = Text.assemble(outcome_text(outcome), f": {found[0].trained_run.title()}{more}: {one_line(reason)}")
         if width is not None:
             line.truncate(width, overflow="ellipsis")
         lines.append(line)
     if len(ordered) > MOST_REASONS:
         rest = sum(len(found) for _, found in ordered[MOST_REASONS:])
-        lines.append(Text(f"{rest} more cells ended for {len(ordered) - MOST_REASONS} other reasons"))
+        lines.append(Text(f"{rest} more trained runs ended for {len(ordered) - MOST_REASONS} other reasons"))
     return lines
 
 
 def _chosen(arguments: argparse.Namespace) -> list[str]:
-    """Return the options that choose the same cells again."""
+    """Return the options that choose the same trained runs again."""
     group = ["--group", arguments.group] if arguments.group else []
     words = ["--all"] if arguments.all else group or list(arguments.approaches)
     for option in ("recipe", "protocol"):

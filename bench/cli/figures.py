@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from bench.cli import INCOMPLETE, options, reading
-from bench.cli.inputs import material_of, warn_of_problems
+from bench.cli.inputs import inputs_of, warn_of_problems
 from bench.core.errors import ConfigError, check_known
 from bench.core.files import check_writable
 from bench.show.figures.catalogue import FORMATS, survey, write
@@ -36,9 +36,9 @@ def _figures(arguments: argparse.Namespace) -> int:
         reading.refuse_to_write(arguments, "--to DIR")
     reading.check_records(arguments)
     check_known("format", FORMATS, *arguments.format)
-    material = material_of(arguments)
-    warn_of_problems(material)
-    found, absent = survey(material)
+    inputs = inputs_of(arguments)
+    warn_of_problems(inputs)
+    found, absent = survey(inputs)
     check_known("figure", [*(figure.name for figure in found), *(item.name for item in absent)], *arguments.name)
     for item in absent:
         if item.name in arguments.name:

@@ -1,4 +1,4 @@
-"""`gate`: does the code still give the numbers of the stored reference distribution? For CI."""
+"""`gate`: does the code still give the numbers of the stored baseline distribution? For CI."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ def add(parser: argparse.ArgumentParser) -> None:
         type=given_path,
         default=GATE,
         metavar="FILE",
-        help=f"which cells and metrics to compare (default: {GATE.name})",
+        help=f"which trained runs and metrics to compare (default: {GATE.name})",
     )
     parser.add_argument(
-        "--reference",
+        "--baseline",
         type=given_path,
         default=usual_results(),
         metavar="DIR",
@@ -63,9 +63,9 @@ def _gate(arguments: argparse.Namespace) -> int:
         raise ConfigError("--workers is for a new run, but --fresh judges an old one; leave one of the two out")
     if arguments.fresh is not None and not arguments.fresh.is_dir():
         raise ConfigError(f"--fresh {arguments.fresh} is not a folder; give one that a gate has filled")
-    has_records = Store(arguments.reference).has_records()
+    has_records = Store(arguments.baseline).has_records()
     if arguments.fresh is None and not has_records:  # say so before the fresh run, which takes long
-        raise ConfigError(f"--reference {arguments.reference} has no records; give a folder that `run` has filled")
+        raise ConfigError(f"--baseline {arguments.baseline} has no records; give a folder that `run` has filled")
     gate = load_gate(arguments.gate)
     _check_files(arguments)
     report = _report(arguments, gate)
@@ -96,14 +96,14 @@ def _check_files(arguments: argparse.Namespace) -> None:
 
 def _report(arguments: argparse.Namespace, gate: Gate) -> GateReport:
     if arguments.fresh is not None:
-        return judge(gate, arguments.reference, arguments.fresh)
+        return judge(gate, arguments.baseline, arguments.fresh)
     place = nullcontext(arguments.results) if arguments.results else tempfile.TemporaryDirectory(prefix="bench-gate-")
     with place as root:
         start = time.monotonic()
         progress = Progress({}, quiet=arguments.quiet)
         run_fresh(gate, Path(root), arguments.threads, progress, workers=arguments.workers)
         seconds = time.monotonic() - start
-        report = judge(gate, arguments.reference, Path(root))
+        report = judge(gate, arguments.baseline, Path(root))
         return dataclasses.replace(report, seconds=seconds)
 
 

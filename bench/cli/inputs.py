@@ -5,17 +5,17 @@ from __future__ import annotations
 import argparse
 
 from bench.cli.options import warn
-from bench.show.material import Material
+from bench.show.inputs import Inputs
 
 
-def material_of(arguments: argparse.Namespace, reads_others: bool = True) -> Material:
-    """Return the records that the options of `add_record_options` choose; for `reads_others` see `Material`."""
+def inputs_of(arguments: argparse.Namespace, reads_others: bool = True) -> Inputs:
+    """Return the records that the options of `add_record_options` choose; for `reads_others` see `Inputs`."""
     baseline = getattr(arguments, "baseline", None)
     conditions = (arguments.profile, arguments.device, arguments.precision)
-    return Material(arguments.results, *conditions, baseline, reads_others=reads_others)
+    return Inputs(arguments.results, *conditions, baseline, reads_others=reads_others)
 
 
-def warn_of_problems(material: Material) -> None:
+def warn_of_problems(inputs: Inputs) -> None:
     """Say on the error output which files cannot be trusted."""
-    for problem in material.problems:
+    for problem in inputs.problems:
         warn(problem)

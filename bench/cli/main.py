@@ -41,16 +41,16 @@ class Command(NamedTuple):
 COMMANDS = {
     "run": Command("bench.cli.run:add_run", "train and measure what is missing, then show the tables"),
     "plan": Command("bench.cli.plan:add_plan", "what would run, and how long it would take"),
-    "status": Command("bench.cli.plan:add_status", "which cells are done, failed, stale, running or missing"),
+    "status": Command("bench.cli.plan:add_status", "which trained runs are done, failed, stale, running or missing"),
     "table": Command("bench.cli.table:add", "make the tables from the records"),
     "report": Command("bench.cli.report:add", "everything as one page of HTML, made from the records"),
     "figures": Command("bench.cli.figures:add", "draw the figures from the records"),
     "verdict": Command("bench.cli.verdict:add", "which reported numbers reproduce, and why; also a number of yours"),
-    "ladder": Command("bench.cli.ladder:add", "what each correction changes, one at a time"),
+    "ablation": Command("bench.cli.ablation:add", "what each correction changes, one at a time"),
     "audit": Command("bench.cli.audit:add", "find known mistakes: documents, code (also yours), records, data"),
     "gate": Command("bench.cli.gate:add", "for CI: does the code still give the numbers of the reference?"),
-    "compare": Command("bench.cli.compare:add", "compare two results folders, paired by cell and seed"),
-    "reference": Command("bench.cli.reference:add", "the seeds that verdicts, gate and ladders compare with"),
+    "compare": Command("bench.cli.compare:add", "compare two results folders, paired by trained run and seed"),
+    "baseline": Command("bench.cli.baseline:add", "the seeds that verdicts, gate and ablations compare with"),
     "predict": Command("bench.cli.predict:add", 'ask trained networks about a picture: the digit, or "I don\'t know"'),
     "data": Command("bench.cli.data:add", "the data sets: list, fetch, verify"),
     "list": Command("bench.cli.list:add", "approaches, recipes, corrections and variants"),
@@ -59,6 +59,8 @@ COMMANDS = {
 
 
 GONE = {
+    "ladder": "ladder is now called ablation: bench ablation",
+    "reference": "reference is now called baseline: bench baseline",
     "submit": "submit is gone: give others your results folder, which they check by: bench compare FOLDER --verify",
 }
 """Commands of older versions, and what to say of each."""

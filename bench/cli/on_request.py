@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from bench.cli import INCOMPLETE
 from bench.cli.training import add_training, check_training, train
 from bench.core.text import one_line
-from bench.plan.cells import Cell
+from bench.plan.trained_runs import TrainedRun
 
 
 def add_training_on_request(parser: argparse.ArgumentParser) -> None:
@@ -19,10 +19,10 @@ def add_training_on_request(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--quiet", action="store_true", help="no progress")
 
 
-def train_on_request(chosen: Sequence[Cell], arguments: argparse.Namespace) -> int:
-    """Train and measure the cells that have no final record, print what failed, and return the exit code."""
+def train_on_request(chosen: Sequence[TrainedRun], arguments: argparse.Namespace) -> int:
+    """Train and measure the trained runs that have no final record, print what failed, and return the exit code."""
     check_training(arguments)
     bad = [result for result in train(chosen, arguments) if result.outcome != "done"]
     for result in bad:
-        print(f"{result.outcome}: {result.cell.title()}: {one_line(result.reason)}", file=sys.stderr)
+        print(f"{result.outcome}: {result.trained_run.title()}: {one_line(result.reason)}", file=sys.stderr)
     return INCOMPLETE if bad else 0

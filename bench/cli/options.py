@@ -1,4 +1,4 @@
-"""What several commands share: types of options, and the options that choose cells and records."""
+"""What several commands share: types of options, and the options that choose trained runs and records."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from bench.core.project import OWN, usual_results
 from bench.core.text import one_line, visible
 from bench.data.manifest import TASKS
 from bench.plan import plugins
-from bench.plan.cells import PROTOCOLS, Cell, Selection, cells
 from bench.plan.manifests import DOCUMENTS, GROUPS
 from bench.plan.recipes import PROFILES, profile, profile_of_task
 from bench.plan.registry import refused_for_its_name
+from bench.plan.trained_runs import PROTOCOLS, Selection, TrainedRun, trained_runs
 from bench.run.executors import check_device, check_device_name, is_remote
 
-MOST_SEEDS = 10_000  # in one call; for every seed, cells are in memory
+MOST_SEEDS = 10_000  # in one call; for every seed, trained runs are in memory
 LARGEST_SEED = 2**63 - 1
 MOST_THREADS = 1024
 MOST_WORKERS = 1000
@@ -189,7 +189,7 @@ def add_record_options(parser: argparse.ArgumentParser, reads: bool = True) -> N
 
 
 def add_selection(parser: argparse.ArgumentParser) -> None:
-    """Add the options that choose cells."""
+    """Add the options that choose trained runs."""
     parser.add_argument("approaches", nargs="*", metavar="APPROACH", help="see `python -m bench list`")
     parser.add_argument("--all", action="store_true", help="every approach of the documents, and of --approach-path")
     parser.add_argument(
@@ -224,8 +224,8 @@ def is_of_documents(arguments: argparse.Namespace) -> bool:
     return profile(arguments.profile).task == "mnist"
 
 
-def select(arguments: argparse.Namespace) -> list[Cell]:
-    """Return the cells that the options of `add_selection` choose; raises ConfigError."""
+def select(arguments: argparse.Namespace) -> list[TrainedRun]:
+    """Return the trained runs that the options of `add_selection` choose; raises ConfigError."""
     take_task(arguments)
     if (arguments.all or arguments.group) and arguments.approaches:
         given = "--all" if arguments.all else "--group"
@@ -253,7 +253,7 @@ def select(arguments: argparse.Namespace) -> list[Cell]:
         precision=arguments.precision,
         apart=arguments.apart,
     )
-    return cells(selection)
+    return trained_runs(selection)
 
 
 def say(text: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from bench.cli import INCOMPLETE
-from bench.cli.inputs import material_of, warn_of_problems
+from bench.cli.inputs import inputs_of, warn_of_problems
 from bench.cli.options import add_record_options, given_path, names, say
 from bench.cli.reading import add_baseline, check_records, refuse_to_write
 from bench.core.errors import ConfigError, check_known
@@ -43,11 +43,11 @@ def _report(arguments: argparse.Namespace) -> int:
         raise ConfigError(f"--output {page} is a folder; give the page's file, as {page / 'index.html'}")
     below = None if arguments.output else arguments.results
     check_writable(page.parent, below)  # before the work, so that none is lost
-    material = material_of(arguments)
-    content = collect(material, with_figures="html" in arguments.format and not arguments.no_figures)
+    inputs = inputs_of(arguments)
+    content = collect(inputs, with_figures="html" in arguments.format and not arguments.no_figures)
     written = write_report(content, page, arguments.format, below)
-    warn_of_problems(material)
+    warn_of_problems(inputs)
     if "html" in arguments.format:
         say(f"{page}: {page.stat().st_size / 1e6:.1f} MB")
     say(f"{counted(len(written), 'file')} in {page.parent}")
-    return INCOMPLETE if material.problems else 0
+    return INCOMPLETE if inputs.problems else 0

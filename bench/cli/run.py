@@ -1,4 +1,4 @@
-"""`run`: train and measure missing cells, then write the tables, which are imported only then."""
+"""`run`: train and measure missing trained runs, then write the tables, which are imported only then."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ import shlex
 import sys
 
 from bench.cli import FAILED, INCOMPLETE, options, reading
-from bench.cli.inputs import material_of, warn_of_problems
+from bench.cli.inputs import inputs_of, warn_of_problems
 from bench.core.errors import ConfigError
 from bench.core.project import RESULTS
 from bench.show.screens.summary import summary
@@ -62,37 +62,37 @@ def _table(arguments: argparse.Namespace) -> int:
                 "--readme are for a call without --task, where --write also writes this table"
             )
         arguments.name = ON_CLOTHES
-    material = material_of(arguments)
+    inputs = inputs_of(arguments)
     text = ""
     if arguments.name is not None:
-        table = one_table(material, arguments.name)
+        table = one_table(inputs, arguments.name)
         if arguments.only:
-            table = material.only_own(table)
+            table = inputs.only_own(table)
             if not table.rows:
                 conditions = f"profile {arguments.profile}, {arguments.device}, {arguments.precision}"
                 raise ConfigError(f"{arguments.results} has no record with {conditions} for table {table.name}")
         text = render(table, arguments.format)
-    warn_of_problems(material)
-    made = all_tables(material) if arguments.write or arguments.readme else {}
+    warn_of_problems(inputs)
+    made = all_tables(inputs) if arguments.write or arguments.readme else {}
     if arguments.write:
         write_tables(made.values(), reading.folder(arguments, "tables"), below=arguments.results)
     if arguments.readme is not None:
         from bench.show.page.findings import sentences  # here: a table needs no sentences of the page
 
-        differs = update_readme(arguments.readme, made, sentences(material), check=arguments.check)
+        differs = update_readme(arguments.readme, made, sentences(inputs), check=arguments.check)
         if differs and arguments.check:
             print(f"error: the tables in {arguments.readme} are not those of the records", file=sys.stderr)
             return FAILED
     else:
-        print(text or summary(material))
-    return INCOMPLETE if material.problems else 0
+        print(text or summary(inputs))
+    return INCOMPLETE if inputs.problems else 0
 
 
 def write_and_print_tables(arguments: argparse.Namespace, is_printed: bool) -> None:
     """Write all tables of a results folder. If `is_printed`, print their summary, which names the command for more."""
-    material = material_of(arguments)
-    warn_of_problems(material)
-    write_tables(all_tables(material).values(), reading.folder(arguments, "tables"), below=arguments.results)
+    inputs = inputs_of(arguments)
+    warn_of_problems(inputs)
+    write_tables(all_tables(inputs).values(), reading.folder(arguments, "tables"), below=arguments.results)
     if is_printed:
         more = shlex.join(["python", "-m", "bench", "table", "accuracy", *reading.record_options(arguments)])
-        print(summary(material, more))
+        print(summary(inputs, more))

@@ -12,8 +12,8 @@ from bench.core import locks
 from bench.core.errors import ConfigError
 from bench.core.folder import name_once
 from bench.core.store import Store
-from bench.plan.cells import Cell
 from bench.plan.costs import estimates, speed_here
+from bench.plan.trained_runs import TrainedRun
 from bench.run.executors import open_executor, threads_of_a_fit
 from bench.run.options import Options
 from bench.run.progress import Progress
@@ -42,7 +42,9 @@ def add_training(parser: argparse.ArgumentParser) -> None:
         help="fits at a time: with more than one, measured times do not count (default: 1; on a cluster: as many as "
         "have room)",
     )
-    parser.add_argument("--time-limit", type=positive, metavar="SECONDS", help="most seconds for one fit and its cells")
+    parser.add_argument(
+        "--time-limit", type=positive, metavar="SECONDS", help="most seconds for one fit and its trained runs"
+    )
     parser.add_argument("--memory-limit", type=positive, metavar="MIB", help="most address space of a fit's process")
     parser.add_argument(
         "--checkpoint-every",
@@ -59,11 +61,11 @@ def check_training(arguments: argparse.Namespace) -> None:
         raise ConfigError("--time-limit and --memory-limit need a process for each fit; choose another --executor")
 
 
-def train(chosen: Sequence[Cell], arguments: argparse.Namespace, as_json: bool = False) -> list[Result]:
-    """Train and measure the cells that have no final record, in their order; return how each cell ended.
+def train(chosen: Sequence[TrainedRun], arguments: argparse.Namespace, as_json: bool = False) -> list[Result]:
+    """Train and measure the trained runs that have no final record, in their order; return how each trained run ended.
 
     Args:
-        chosen: the cells.
+        chosen: the trained runs.
         arguments: the options of `add_training`.
         as_json: print events as lines of JSON on standard output.
     """
@@ -71,7 +73,7 @@ def train(chosen: Sequence[Cell], arguments: argparse.Namespace, as_json: bool =
 
     a_fits_threads = threads_of_a_fit(arguments.executor, arguments.threads, arguments.workers)
     store = Store(arguments.results)
-    records, problems = store.records_of(cell.approach for cell in chosen)
+    records, problems = store.records_of(trained_run.approach for trained_run in chosen)
     costs = estimates(chosen, records, speed_here(chosen[0].device, a_fits_threads))
     del records  # the run does not need them
     options = Options(

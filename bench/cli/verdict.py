@@ -10,7 +10,7 @@ import textwrap
 from collections.abc import Callable, Mapping, Sequence
 
 from bench.cli import INCOMPLETE
-from bench.cli.inputs import material_of, warn_of_problems
+from bench.cli.inputs import inputs_of, warn_of_problems
 from bench.cli.options import add_record_options, say
 from bench.cli.reading import check_records
 from bench.core.errors import ConfigError, check_known
@@ -21,7 +21,7 @@ from bench.judge.results import Results
 from bench.judge.stats.papers import PAPER, claims_by_interpretation, load_papers, paper_claims
 from bench.judge.stats.rule import Verdict
 from bench.judge.stats.verdicts import Judgement
-from bench.show.material import Material
+from bench.show.inputs import Inputs
 from bench.show.reasoning import as_json
 from bench.show.screens.own_number import own_json, own_text
 from bench.show.screens.verdict import all_text, ends_text, folded, summary_text
@@ -76,9 +76,9 @@ def _verdict(arguments: argparse.Namespace) -> int:
         return _own(arguments)
     _refuse(arguments, OF_OWN, "a number of your own; give --approach, --metric and --reported too")
     if PAPER in ((arguments.claim or "").partition(".")[0], arguments.document):
-        return _paper(arguments, material_of(arguments))
-    material = material_of(arguments, reads_others=False)
-    judgement = material.judgement
+        return _paper(arguments, inputs_of(arguments))
+    inputs = inputs_of(arguments, reads_others=False)
+    judgement = inputs.judgement
     if arguments.document is not None:
         sources = dict.fromkeys(verdict.claim.source for verdict in judgement.verdicts)
         check_known("document", sources, arguments.document)
@@ -86,17 +86,17 @@ def _verdict(arguments: argparse.Namespace) -> int:
     verdicts = list(judgement.verdicts)
     if arguments.claim is not None:
         verdicts = [_of_claim(arguments.claim, verdicts)]
-    warn_of_problems(material)
+    warn_of_problems(inputs)
     if arguments.json:
         found = [as_json(judgement, verdict) for verdict in verdicts]
         if len(verdicts) == 1:
-            found[0]["alternatives"] = against_json(against(verdicts[0].claim, material.results))
+            found[0]["alternatives"] = against_json(against(verdicts[0].claim, inputs.results))
         print(json.dumps(found, indent=1))
     elif arguments.claim is not None:
-        say(folded(explained(judgement, material.results, verdicts[0]), screen().width))
+        say(folded(explained(judgement, inputs.results, verdicts[0]), screen().width))
     else:
-        _say_all(judgement, material.results, all_text if arguments.all else ends_text)
-    return INCOMPLETE if material.problems else 0
+        _say_all(judgement, inputs.results, all_text if arguments.all else ends_text)
+    return INCOMPLETE if inputs.problems else 0
 
 
 def _of_claim(name: str, verdicts: Sequence[Verdict]) -> Verdict:
@@ -125,16 +125,16 @@ def _with_approach(claim: Claim) -> str:
     return f"{document}.{claim.approach}.{rest.partition('.')[2]}"
 
 
-def _paper(arguments: argparse.Namespace, material: Material) -> int:
+def _paper(arguments: argparse.Namespace, inputs: Inputs) -> int:
     """Print the verdicts on the paper behind the tutorials, whose claims are not those of the documents."""
     if arguments.claim not in (None, PAPER) or arguments.document not in (None, PAPER):
         raise ConfigError(f"{PAPER} is a paper with a table of its own; give its name alone")
-    warn_of_problems(material)
+    warn_of_problems(inputs)
     from bench.show.tables.registry import one_table  # here: the other verdicts need no table
 
-    table = one_table(material, PAPER)
+    table = one_table(inputs, PAPER)
     print(json.dumps(table.lines, indent=1) if arguments.json else render(table))
-    return INCOMPLETE if material.problems else 0
+    return INCOMPLETE if inputs.problems else 0
 
 
 def _own(arguments: argparse.Namespace) -> int:
@@ -148,9 +148,9 @@ def _own(arguments: argparse.Namespace) -> int:
         raise ConfigError(f"--margin {arguments.margin} is not a difference; give 0 or a positive number")
     fields = [field.name for field in dataclasses.fields(OwnNumber)]
     own = OwnNumber(**{name: getattr(arguments, name) for name in fields})
-    material = material_of(arguments)
-    claims = [*material.claims, *claims_by_interpretation(paper_claims(load_papers()))]
-    judged = judge_own(own, material.of_approach(own.approach).results, claims)
-    warn_of_problems(material)
+    inputs = inputs_of(arguments)
+    claims = [*inputs.claims, *claims_by_interpretation(paper_claims(load_papers()))]
+    judged = judge_own(own, inputs.of_approach(own.approach).results, claims)
+    warn_of_problems(inputs)
     print(json.dumps(own_json(judged), indent=1) if arguments.json else own_text(judged, screen().width))
-    return INCOMPLETE if material.problems else 0
+    return INCOMPLETE if inputs.problems else 0

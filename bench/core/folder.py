@@ -136,7 +136,7 @@ class SealedFolder(Generic[T]):
         names = self._names_in(self.root)
         return sorted({name.removesuffix(ARCHIVE) for name in names if "." not in name or name.endswith(ARCHIVE)})
 
-    def read_all(self, wanted: Callable[[str], bool] = lambda approach: True) -> tuple[list[T], list[Problem]]:
+    def read_all(self, wanted: Callable[[str], bool] = lambda _: True) -> tuple[list[T], list[Problem]]:
         """Return all contents of the wanted approaches that can be read, and the files and lines that cannot.
 
         The files of an older version of this suite are one problem together.

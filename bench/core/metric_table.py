@@ -107,8 +107,8 @@ def metric(
 def metrics() -> Mapping[str, Metric]:
     """Return every metric by name.
 
-    A metric is declared at its function, in a room above this one, as an approach is in its own file. Both are loaded
-    by name.
+    A metric is declared at its function, in a package above this one, as an approach is in its own file. Both are
+    loaded by name.
     """
     importlib.import_module("bench.measure.metrics")
     return MappingProxyType(_DECLARED)
@@ -155,7 +155,7 @@ _OTHERS: dict[Unit, tuple[str, ...]] = {
     ),
 }
 _OTHER_UNITS: Mapping[str, Unit] = {name: unit for unit, names in _OTHERS.items() for name in names}
-"""The units of numbers that only a document's protocol, a regression or a reading has."""
+"""The units of numbers that only a document's protocol, a regression or a derived metric has."""
 
 
 def name_of(key: str) -> str | None:
@@ -165,7 +165,7 @@ def name_of(key: str) -> str | None:
     return next((name for name in names if name in metrics() or name in _OTHER_UNITS), None)
 
 
-@lru_cache(maxsize=10_000)  # reading the shipped records asks 170,000 times
+@lru_cache(maxsize=10_000)  # derived metric the shipped records asks 170,000 times
 def unit_of(key: str) -> Unit | None:
     """Return the unit of a metric by its key in a record."""
     name = name_of(key)

@@ -1,4 +1,4 @@
-"""Reasons as data: why a number is missing, why a time does not count, why a cell has no result.
+"""Reasons as data: why a number is missing, why a time does not count, why a trained run has no result.
 
 A reason is a kind and its values. Code compares kinds. `in_words` makes the text when a reason is shown.
 """
@@ -51,7 +51,7 @@ _TEMPLATES = {
     "no-spread": "one network has no spread",
     "no-data": "{message}",
     "unsupported": "{message}",
-    # why a cell has no result
+    # why a trained run has no result
     "diverged": "{metric} is {value} in epoch {epoch}; a smaller learning rate may help",
     "diverged-as-told": "{message}",  # the approach itself raised `Diverged`
     "no-framework": "{message}",
@@ -96,7 +96,7 @@ def _cut(value: ReasonValue) -> ReasonValue:
     return text.encode(errors="backslashreplace").decode()  # half a character, as of the name of a file, is no text
 
 
-def told(kind: str, message: object) -> Reason:
+def message_reason(kind: str, message: object) -> Reason:
     """Return a reason whose only value is a message."""
     return Reason(kind, {"message": str(message)})
 

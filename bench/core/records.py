@@ -1,4 +1,4 @@
-"""The fields of a record (a measurement of one cell with one seed) and of a reading (of one fit, for a ladder).
+"""The fields of a record (a measurement of one run) and of a derived metric (of one fit, for an ablation).
 
 `bench.core.folder` checks every field when it reads a file, so that code can rely on the types below.
 """
@@ -14,7 +14,7 @@ import msgspec
 from bench.core.metric_table import LARGEST, ROUNDING, SLACK, check_metrics
 from bench.core.reasons import Reason
 
-SCHEMA = 3  # of records and readings
+SCHEMA = 3  # of records and derived metrics
 DAMAGED: Literal["damaged"] = "damaged"  # outcome of a substitute for a record that cannot be read
 
 Outcome = Literal["done", "diverged", "failed", "out-of-time", "skipped", "damaged"]
@@ -297,8 +297,8 @@ class Record(Naming, frozen=True, kw_only=True):
         check_order(self.epochs)
 
 
-class Reading(Record, frozen=True, kw_only=True):
-    """Numbers of a fit that a ladder needs and a record does not have."""
+class DerivedMetrics(Record, frozen=True, kw_only=True):
+    """Numbers of a fit that an ablation needs and a record does not have."""
 
     version: int  # of the definitions of these numbers
 
@@ -309,6 +309,6 @@ def record_name(record: Naming) -> str:
     return f"{record.approach}/{name}"
 
 
-def reading_name(reading: Naming) -> str:
-    """Return the path of a reading below the folder of readings."""
-    return f"{reading.approach}/{reading.recipe}__{reading.profile}__seed{reading.seed}__{reading.key[:8]}.json"
+def derived_name(derived: Naming) -> str:
+    """Return the path of a derived metric below the folder of derived metrics."""
+    return f"{derived.approach}/{derived.recipe}__{derived.profile}__seed{derived.seed}__{derived.key[:8]}.json"

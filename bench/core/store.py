@@ -30,7 +30,7 @@ from bench.core.score_files import packed, read_scores, scores_hash
 if TYPE_CHECKING:
     import torch
 
-WRITTEN = ("records", "fits", "locks", "readings", "tables", "figures", "report")
+WRITTEN = ("records", "fits", "locks", "derived_metrics", "tables", "figures", "report")
 """The folders of a results folder where a killed process may leave half-written files."""
 _NOT_IN_FILE_NAME = ("device", "precision")  # fields of `Naming`; the hash in the file's name depends on them
 
@@ -161,7 +161,7 @@ class Store:
         ]
 
     def _drop_superseded(self, record: Record, written: Path) -> None:
-        """Remove `skipped` records of the same cell, which this record replaces."""
+        """Remove `skipped` records of the same trained run, which this record replaces."""
         for path, other in self._same_name(record):
             if path != written and other.outcome == "skipped":
                 remove(path, self.root)

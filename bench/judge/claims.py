@@ -24,7 +24,7 @@ from bench.core.records import Amount, Record
 from bench.core.text import counted
 from bench.core.toml import Text
 from bench.judge.results import Results
-from bench.judge.samples import Gap, Samples, gather, metric, value_of
+from bench.judge.samples import MissingValue, Samples, gather, metric, value_of
 
 LONGEST_QUOTE = 200  # characters of a value that an error repeats
 PUBLISHED = REFERENCE / "published.csv"
@@ -32,7 +32,7 @@ PUBLISHED = REFERENCE / "published.csv"
 STEPS_PER_EPOCH = {"toy_mlp": 5000, "toy_bbb": 10}  # steps between two lines of feldman2018's training logs
 WORKED_EXAMPLE = "worked_example"
 CLOSED_FORM = "closed form"
-FEWER_EPOCHS = "fewer epochs"  # code of the gap where a profile ends before the claim's stage
+FEWER_EPOCHS = "fewer epochs"  # code of the missing value where a profile ends before the claim's stage
 NATS_PER_BIT = math.log(2)
 FLOAT32_EPSILON = 2.0**-23  # the documents compute in float32 and print `exact` numbers in full
 LARGEST_EXPONENT = 300  # of ten, in a number that both floats and decimals can hold
@@ -117,7 +117,7 @@ class ClaimRow:
     sample: Samples
 
 
-# reading the file
+# derived metric the file
 
 
 def load_claims(path: Path = PUBLISHED) -> list[Claim]:
@@ -179,7 +179,7 @@ def in_claim_unit(claim: Claim, value: float) -> float:
 
 
 def measure(claim: Claim, records: Sequence[Record]) -> Samples:
-    """Return what the records of one cell, one for each seed, measured of a claim, in the claim's unit."""
+    """Return what the records of one trained run, one for each seed, measured of a claim, in the claim's unit."""
     stage, key = measured_key(claim)
     if stage == CLOSED_FORM:
         return _closed_form(key)
@@ -189,30 +189,33 @@ def measure(claim: Claim, records: Sequence[Record]) -> Samples:
 
 def match(claims: Iterable[Claim], results: Results) -> list[ClaimRow]:
     """Return a row for every claim, measured by the published recipe and the published protocol of its approach."""
-    return [ClaimRow(claim, measure(claim, results.cell(claim.approach, "published", "published"))) for claim in claims]
+    return [
+        ClaimRow(claim, measure(claim, results.trained_run(claim.approach, "published", "published")))
+        for claim in claims
+    ]
 
 
 def _closed_form(name: str) -> Samples:
     try:
-        # Imported here and by name, so that reading claims imports no implementation.
+        # Imported here and by name, so that derived metric claims imports no implementation.
         module = importlib.import_module("implementations.worked_example")
     except ImportError as error:
-        return Samples(gap=Gap("n/a", f"the closed form cannot be computed: {error}"))
+        return Samples(missing_value=MissingValue("n/a", f"the closed form cannot be computed: {error}"))
     return Samples.of([float(module.worked_example()[name])])
 
 
-def _read(record: Record, stage: str, key: str) -> float | Gap:
+def _read(record: Record, stage: str, key: str) -> float | MissingValue:
     profile = record.profile
     if stage == "final":
         if profile != "full":
-            return Gap(FEWER_EPOCHS, f"profile {profile} does not train to the end; profile full does")
+            return MissingValue(FEWER_EPOCHS, f"profile {profile} does not train to the end; profile full does")
         return metric(record, key)
     if profile in ("smoke", "faults"):
-        return Gap(FEWER_EPOCHS, f"profile {profile} cuts every epoch short; profiles epoch1 and full do not")
+        return MissingValue(FEWER_EPOCHS, f"profile {profile} cuts every epoch short; profiles epoch1 and full do not")
     epoch = int(stage.partition(":")[2])
     entries = {entry.epoch: entry for entry in record.epochs}
     if epoch not in entries:
-        return Gap(
+        return MissingValue(
             FEWER_EPOCHS,
             f"profile {profile} trained {counted(len(entries), 'epoch')}, this number is of epoch {epoch}",
         )

@@ -1,4 +1,4 @@
-"""Records of one profile, device and precision, by cell; numbers of different conditions are never mixed."""
+"""Records of one profile, device and precision, by trained run; numbers of different conditions are never mixed."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from bench.core.errors import ConfigError
 from bench.core.folder import Problem
-from bench.core.reasons import told
+from bench.core.reasons import message_reason
 from bench.core.records import DAMAGED, SCHEMA, Provenance, Record, Timings
 from bench.core.text import counted
 from bench.plan.freshness import is_stale, note
@@ -30,7 +30,7 @@ def select(
 
     A file that cannot be trusted (`problems`) counts as a record without numbers, so that no seed is dropped because
     its file is damaged. The file's name does not give device and precision, so it counts under any of them.
-    It has no date, so `Results` prefers a readable record of the same cell and seed.
+    It has no date, so `Results` prefers a readable record of the same trained run and seed.
     """
     wanted = (profile, device, precision)
     chosen = [record for record in records if record.conditions == wanted]
@@ -56,7 +56,7 @@ def _stand_in(problem: Problem, conditions: tuple[str, str, str]) -> Record | No
         fit_key="",
         key=named["key"],
         outcome=DAMAGED,
-        reason=told("damaged", problem.reason),
+        reason=message_reason("damaged", problem.reason),
         metrics={},
         missing={},
         epochs=[],
@@ -66,7 +66,7 @@ def _stand_in(problem: Problem, conditions: tuple[str, str, str]) -> Record | No
 
 
 class Results:
-    """The newest record of every cell and seed, and the approaches that get rows in tables."""
+    """The newest record of every trained run and seed, and the approaches that get rows in tables."""
 
     def __init__(
         self, records: Iterable[Record], manifests: Mapping[str, ApproachManifest], with_stale: bool = False
@@ -93,16 +93,16 @@ class Results:
             if rival is None or made_at(record) > made_at(rival):
                 newest[key] = record
         self.records = list(newest.values())
-        self._cells: dict[tuple[str, str, str], list[Record]] = {}
+        self._trained_runs: dict[tuple[str, str, str], list[Record]] = {}
         for record in self.records:
-            self._cells.setdefault((record.approach, record.recipe, record.protocol), []).append(record)
+            self._trained_runs.setdefault((record.approach, record.recipe, record.protocol), []).append(record)
         self.manifests = manifests
         others = {record.approach for record in self.records} - set(manifests)
         self.approaches = [*manifests, *sorted(others)]
 
-    def cell(self, approach: str, recipe: str, protocol: str) -> list[Record]:
-        """Return the records of one cell, one a seed."""
-        return list(self._cells.get((approach, recipe, protocol), ()))
+    def trained_run(self, approach: str, recipe: str, protocol: str) -> list[Record]:
+        """Return the records of one trained run, one a seed."""
+        return list(self._trained_runs.get((approach, recipe, protocol), ()))
 
     def toys(self) -> list[str]:
         """Return the approaches to the toy regression."""
@@ -137,7 +137,7 @@ class Results:
         """Return notes on the machine, the versions and the code that made the records, and on records left out."""
         notes = origin_of([record.provenance for record in self.records])
         if self.n_superseded:
-            notes.append(f"Left out: {counted(self.n_superseded, 'older record')} of the same cell and seed.")
+            notes.append(f"Left out: {counted(self.n_superseded, 'older record')} of the same trained run and seed.")
         return [*notes, *note(self.n_stale)]
 
 

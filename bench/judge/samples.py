@@ -13,12 +13,12 @@ from bench.core.errors import StoreError
 from bench.core.reasons import in_words
 from bench.core.records import Record, StoredNumber
 
-NO_RECORD = "not run"  # code of the gap if there is no record
+NO_RECORD = "not run"  # code of the missing value if there is no record
 LAST_EPOCH = "last epoch/"  # begins the key of a number of the last epoch, which stands in the training trace
 
 
-class Gap(NamedTuple):
-    """Why there is no number: a short code for the cell of a table, and the whole reason for the table's notes."""
+class MissingValue(NamedTuple):
+    """Why there is no number: a short code for the run of a table, and the whole reason for the table's notes."""
 
     code: str
     reason: str
@@ -27,16 +27,16 @@ class Gap(NamedTuple):
 
 @dataclass(frozen=True)
 class Samples:
-    """One metric, measured with several seeds; the gap says why some or all seeds have no value."""
+    """One metric, measured with several seeds; the missing value says why some or all seeds have no value."""
 
     by_seed: Mapping[int, float] = field(default_factory=dict)  # in the order of the seeds
-    gap: Gap | None = None
+    missing_value: MissingValue | None = None
     sources: tuple[str, ...] = field(default=(), compare=False)  # keys of all records that were read
 
     @classmethod
-    def of(cls, values: Iterable[float], gap: Gap | None = None) -> Samples:
+    def of(cls, values: Iterable[float], missing_value: MissingValue | None = None) -> Samples:
         """Return values whose seeds do not matter, numbered from 0."""
-        return cls(dict(enumerate(values)), gap)
+        return cls(dict(enumerate(values)), missing_value)
 
     @cached_property
     def values(self) -> tuple[float, ...]:
@@ -63,13 +63,13 @@ class Samples:
         return replace(self, by_seed={seed: change(value) for seed, value in self.by_seed.items()})
 
 
-def gather(records: Sequence[Record], read: Callable[[Record], float | Gap]) -> Samples:
-    """Read one number from each record of a cell; `read` gets the finished records.
+def gather(records: Sequence[Record], read: Callable[[Record], float | MissingValue]) -> Samples:
+    """Read one number from each record of a trained run; `read` gets the finished records.
 
     Raises:
         StoreError: two records have the same seed, which would count one run twice.
     """
-    found: dict[int, tuple[str, float | Gap]] = {}
+    found: dict[int, tuple[str, float | MissingValue]] = {}
     for record in records:
         if record.seed in found:
             rivals = f"{found[record.seed][0]} and {record.key}"
@@ -78,52 +78,52 @@ def gather(records: Sequence[Record], read: Callable[[Record], float | Gap]) -> 
     return samples_of(found)
 
 
-def samples_of(found: Mapping[int, tuple[str, float | Gap]]) -> Samples:
+def samples_of(found: Mapping[int, tuple[str, float | MissingValue]]) -> Samples:
     """Return the samples of numbers by seed, each with the key of its record."""
     ordered = sorted(found.items())
-    gaps = [(seed, one) for seed, (_, one) in ordered if isinstance(one, Gap)]
-    values = {seed: one for seed, (_, one) in ordered if not isinstance(one, Gap)}
-    return Samples(values, _summarise(gaps, len(ordered)), tuple(key for _, (key, _) in ordered))
+    missing_values = [(seed, one) for seed, (_, one) in ordered if isinstance(one, MissingValue)]
+    values = {seed: one for seed, (_, one) in ordered if not isinstance(one, MissingValue)}
+    return Samples(values, _summarise(missing_values, len(ordered)), tuple(key for _, (key, _) in ordered))
 
 
-def _summarise(gaps: Sequence[tuple[int, Gap]], n_records: int) -> Gap | None:
+def _summarise(missing_values: Sequence[tuple[int, MissingValue]], n_records: int) -> MissingValue | None:
     if not n_records:
-        return Gap(NO_RECORD, "no record of this cell; python -m bench run makes it")
-    if not gaps:
+        return MissingValue(NO_RECORD, "no record of this trained run; python -m bench run makes it")
+    if not missing_values:
         return None
-    if len(gaps) == n_records:
-        return gaps[0][1]
-    seeds_by_gap: dict[Gap, list[int]] = {}
-    for seed, gap in gaps:
-        seeds_by_gap.setdefault(gap, []).append(seed)
+    if len(missing_values) == n_records:
+        return missing_values[0][1]
+    seeds_by_missing_value: dict[MissingValue, list[int]] = {}
+    for seed, missing_value in missing_values:
+        seeds_by_missing_value.setdefault(missing_value, []).append(seed)
     named = "; ".join(
-        f"seed{'s' * (len(seeds) > 1)} {', '.join(map(str, seeds))} {gap.code}: {gap.reason}"
-        for gap, seeds in seeds_by_gap.items()
+        f"seed{'s' * (len(seeds) > 1)} {', '.join(map(str, seeds))} {missing_value.code}: {missing_value.reason}"
+        for missing_value, seeds in seeds_by_missing_value.items()
     )
-    text = f"{len(gaps)} of {n_records} seeds not counted ({named})"
-    return Gap("*", text, any(gap.is_fault for gap in seeds_by_gap))
+    text = f"{len(missing_values)} of {n_records} seeds not counted ({named})"
+    return MissingValue("*", text, any(missing_value.is_fault for missing_value in seeds_by_missing_value))
 
 
-def unfinished(record: Record) -> Gap:
+def unfinished(record: Record) -> MissingValue:
     """Return why a record without numbers has none."""
-    return Gap(record.outcome, in_words(record.reason), record.outcome == "diverged")
+    return MissingValue(record.outcome, in_words(record.reason), record.outcome == "diverged")
 
 
 def metrics_of(records: Sequence[Record], key: str) -> Samples:
-    """Return a metric of a cell's records."""
+    """Return a metric of a trained run's records."""
     return gather(records, lambda record: metric(record, key))
 
 
-def metric(record: Record, key: str) -> float | Gap:
+def metric(record: Record, key: str) -> float | MissingValue:
     """Return a metric of a finished record (with `LAST_EPOCH`, of its last epoch), or why there is none."""
     if not key.startswith(LAST_EPOCH):
         return value_of(record.metrics, key, record)
     if not record.epochs:
-        return Gap("n/a", "the record has no epochs")
+        return MissingValue("n/a", "the record has no epochs")
     return value_of(record.epochs[-1].metrics, key.removeprefix(LAST_EPOCH), record)
 
 
-def value_of(numbers: Mapping[str, StoredNumber], key: str, record: Record) -> float | Gap:
+def value_of(numbers: Mapping[str, StoredNumber], key: str, record: Record) -> float | MissingValue:
     """Return one of the numbers of a record, or why there is none."""
     value = numbers.get(key)
     if value is not None and math.isfinite(value):
@@ -132,7 +132,7 @@ def value_of(numbers: Mapping[str, StoredNumber], key: str, record: Record) -> f
     for end in range(len(parts), 0, -1):
         reason = record.missing.get("/".join(parts[:end]))
         if reason is not None:
-            return Gap("no data" if end == 1 else "n/a", in_words(reason), reason.kind == "not-finite")
+            return MissingValue("no data" if end == 1 else "n/a", in_words(reason), reason.kind == "not-finite")
     if key in numbers:
-        return Gap("not finite", f"the measured '{key}' is not a finite number", is_fault=True)
-    return Gap("n/a", f"the record has no '{key}'")
+        return MissingValue("not finite", f"the measured '{key}' is not a finite number", is_fault=True)
+    return MissingValue("n/a", f"the record has no '{key}'")

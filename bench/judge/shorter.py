@@ -18,8 +18,8 @@ from bench.plan.registry import manifests
 
 
 def records_of(results: Results, approach: str, recipe: str, protocol: str) -> list[Record]:
-    """Return the records of a cell. For seeds without a record, finished longer fits give one."""
-    found = results.cell(approach, recipe, protocol)
+    """Return the records of a trained run. For seeds without a record, finished longer fits give one."""
+    found = results.trained_run(approach, recipe, protocol)
     seeds = {record.seed for record in found}
     return [*found, *(one for one in from_longer(results, approach, recipe, protocol) if one.seed not in seeds)]
 
@@ -27,7 +27,7 @@ def records_of(results: Results, approach: str, recipe: str, protocol: str) -> l
 def from_longer(results: Results, approach: str, recipe: str, protocol: str) -> Iterator[Record]:
     """Yield for each finished longer fit the record that a fit of this recipe would have, without draws and times."""
     longer, epochs = longer_recipe(approach, recipe, protocol)
-    for record in results.cell(approach, longer, protocol) if longer else ():
+    for record in results.trained_run(approach, longer, protocol) if longer else ():
         length = min(epochs, profile(record.profile).epochs or epochs)
         first = record.epochs[:length]
         if record.outcome == "done" and len(first) == length:

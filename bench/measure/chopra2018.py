@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 
 from bench.core.errors import DataMissing
-from bench.core.reasons import Reason, told
+from bench.core.reasons import Reason, message_reason
 from bench.interface import Posterior, Split
 from bench.measure.measuring import (
     EpochMetrics,
@@ -92,7 +92,7 @@ class Chopra2018(Protocol):
             letters = self.ood("notmnist459")
         except DataMissing as error:
             for key in (f"{place}/refusal_rate", "notmnist459/100 random of 459/refusal_rate"):
-                found.missing[key] = told("no-data", error)
+                found.missing[key] = message_reason("no-data", error)
             return
         side = round(letters.x.shape[1] ** 0.5)
         lying = letters.x.reshape(-1, side, side).transpose(1, 2).reshape(len(letters), -1).contiguous()

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from bench.core import timing
 from bench.core.errors import ConfigError, DataMissing, Unsupported, check_known
-from bench.core.reasons import told
+from bench.core.reasons import message_reason
 from bench.data.manifest import TASKS
 from bench.data.splits import load_ood, load_split
 from bench.interface import Posterior, Split
@@ -35,9 +35,9 @@ from bench.measure.metrics.draws import VOTE_DRAWS, DrawSummary
 from bench.measure.metrics.evaluate import evaluate_classification, evaluate_mean_network, evaluate_ood
 from bench.measure.metrics.pruning import FRACTIONS, prune_at, pruning_row, score_name
 from bench.measure.metrics.refusal import MEDIAN_RULE
-from bench.plan.cells import PROTOCOLS
 from bench.plan.manifests import ApproachManifest
 from bench.plan.recipes import Profile
+from bench.plan.trained_runs import PROTOCOLS
 
 CPU = torch.device("cpu")
 DRAWN_FRACTIONS = (0.0, 0.5, 0.75, 0.95)  # pruning levels that are also measured with draws
@@ -121,7 +121,7 @@ class Common(Protocol):
         try:
             outside = self.ood(name)
         except DataMissing as error:
-            found.missing[name] = told("no-data", error)
+            found.missing[name] = message_reason("no-data", error)
             return
         predicted = predict_split(posterior, outside, draws, KEPT_ROWS)
         found.add(name, *evaluate_ood(inside, predicted.summary))
@@ -132,7 +132,7 @@ class Common(Protocol):
             network = posterior.mean_network()
         except Unsupported as error:
             names = (f"{self.learnt.inside}/mean_network/{name}" for name in ("accuracy", "nll"))
-            found.missing.update(dict.fromkeys(names, told("unsupported", error)))
+            found.missing.update(dict.fromkeys(names, message_reason("unsupported", error)))
             return
         predicted = predict_split(network, test, range(1))
         found.add(self.learnt.inside, *evaluate_mean_network(predicted.summary, test.y.numpy()))
@@ -151,7 +151,7 @@ class Common(Protocol):
             kept = prune_at(marginals, FRACTIONS)
             rows = [row for fraction in FRACTIONS for row in self._pruned(posterior, fraction, kept[fraction], test)]
         except Unsupported as error:
-            found.missing["pruning"] = told("unsupported", error)
+            found.missing["pruning"] = message_reason("unsupported", error)
             return
         found.arrays["pruning"] = {"score": score_name(marginals), "rows": rows}
 

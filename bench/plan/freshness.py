@@ -10,19 +10,19 @@ from collections.abc import Iterable
 
 from bench.core.errors import ConfigError
 from bench.core.metric_table import metrics, name_of
-from bench.core.records import Reading, Record, Versions
+from bench.core.records import DerivedMetrics, Record, Versions
 from bench.core.text import counted
 from bench.plan import versions
 from bench.plan.manifests import ApproachManifest
 from bench.plan.recipes import Recipe, resolve
 from bench.plan.registry import manifests
 
-READING = "reading"  # protocol of a ladder's readings; it has the version of protocol common
+DERIVED = "derived"  # protocol of an ablation's derived metrics; it has the version of protocol common
 
 
 def versions_of(entry: ApproachManifest, recipe: Recipe, protocol: str) -> Versions:
     """Return today's versions of recipe, protocol and metrics."""
-    name = "common" if protocol == READING else protocol
+    name = "common" if protocol == DERIVED else protocol
     return Versions(
         recipe=dict(recipe.versions),
         protocol=versions.protocol_version(name, entry.task, entry.document),
@@ -39,7 +39,7 @@ def versions_today(approach: str, recipe: str, protocol: str) -> Versions | None
         return None
 
 
-def why_stale(record: Record | Reading) -> str:
+def why_stale(record: Record | DerivedMetrics) -> str:
     """Return why a record is stale, or '' if it is fresh or its approach is unknown."""
     if record.approach not in manifests():
         return ""
@@ -59,7 +59,7 @@ def _raised(made: Versions, today: Versions) -> list[str]:
     return [_differ(name, old, new) for name, old, new in pairs if old != new]
 
 
-def _raised_metrics(record: Record | Reading, made: Versions, today: Versions) -> list[str]:
+def _raised_metrics(record: Record | DerivedMetrics, made: Versions, today: Versions) -> list[str]:
     """Return a text for each metric of the record whose version differs today."""
     pairs = {
         name: (made.metrics.get(name, 1), today.metrics.get(name, 1)) for name in {**made.metrics, **today.metrics}
@@ -76,7 +76,7 @@ def _differ(name: str, old: int | None, new: int | None) -> str:
     return f"{name} had version {old} and has {new}"
 
 
-def is_stale(record: Record | Reading) -> bool:
+def is_stale(record: Record | DerivedMetrics) -> bool:
     """Return whether a record was made at other versions of recipe, protocol or metrics than today's."""
     return bool(why_stale(record))
 

@@ -133,7 +133,10 @@ def _nodes(path: Path) -> Iterator[ast.AST]:
     try:
         with _PARSING:
             tree = ast.parse(path.read_text(encoding="utf-8"))
-    except (SyntaxError, ValueError):  # importing the file raises the error again, and the records of its cells keep it
+    except (
+        SyntaxError,
+        ValueError,
+    ):  # importing the file raises the error again, and the records of its trained runs keep it
         return
     yield from ast.walk(tree)
 

@@ -25,7 +25,7 @@ import psutil
 from bench.core.environment import thread_variables
 from bench.core.errors import BenchError
 from bench.plan import plugins
-from bench.plan.cells import Cell
+from bench.plan.trained_runs import TrainedRun
 from bench.run import output
 from bench.run.events import Ended, EpochEnded, Event, Measuring, Refused, Send, encode
 from bench.run.options import Options
@@ -44,7 +44,7 @@ def forked(
 ) -> NoReturn:
     """Do the work, write its events to a pipe, and end this process.
 
-    If the work cannot be done, the last event says why. If a cell fails, its record says why.
+    If the work cannot be done, the last event says why. If a trained run fails, its record says why.
 
     Args:
         work: what to do.
@@ -70,7 +70,7 @@ def forked(
         try:
             lines.write(encode(event) + b"\n")
             lines.flush()
-        except BrokenPipeError:  # the run is gone; an exception would become a cell's record
+        except BrokenPipeError:  # the run is gone; an exception would become a trained run's record
             leave(GONE)
 
     try:
@@ -79,7 +79,7 @@ def forked(
         leave(GONE)
     except BenchError as error:
         send(Refused(str(error)))
-    except Exception as error:  # noqa: BLE001 - for example a missing device: the record of each cell says so
+    except Exception as error:  # noqa: BLE001 - for example a missing device: the record of each trained run says so
         traceback.print_exc()
         send(Refused(f"{type(error).__name__}: {error}".splitlines()[0]))
     else:
@@ -87,8 +87,8 @@ def forked(
     leave(0)
 
 
-def do(cells: Sequence[Cell], options: Options, send: Send) -> None:
-    """Fit and measure the cells of one computation in this process; end the process if its run is gone."""
+def do(trained_runs: Sequence[TrainedRun], options: Options, send: Send) -> None:
+    """Fit and measure the trained runs of one seed batch in this process; end the process if its run is gone."""
     # Not at the top: they import torch, which takes seconds. The run itself imports this file, and needs no torch.
     from bench.run.contexts import OrphanedError
     from bench.run.process import work
@@ -96,7 +96,7 @@ def do(cells: Sequence[Cell], options: Options, send: Send) -> None:
     os.environ[plugins.VARIABLE] = options.approaches  # it may have changed since the fork server started
     bound_memory(options)
     try:
-        work(cells, options, _tidying(send))
+        work(trained_runs, options, _tidying(send))
     except OrphanedError:
         leave(GONE)
 

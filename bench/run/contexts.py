@@ -23,9 +23,9 @@ from bench.core.records import MOST_EPOCHS, Versions
 from bench.core.store import Store
 from bench.data.manifest import TASKS
 from bench.interface import Context, Posterior
-from bench.plan.cells import Cell
-from bench.plan.computations import is_checkpoint_of
 from bench.plan.recipes import profile
+from bench.plan.seed_batches import is_checkpoint_of
+from bench.plan.trained_runs import TrainedRun
 from bench.run.events import EpochEnded, Send, Warned, losses
 from bench.run.options import Options
 
@@ -38,34 +38,38 @@ class OrphanedError(BenchError):
     """The run that started this fit is gone."""
 
 
-class Computation:
+class SeedBatch:
     """The training of some seeds together: its times, the reports of each seed, and its checkpoint.
 
     An epoch ends when the last seed has reported it. Only then is a checkpoint written, with all seeds, so that an
-    interrupted computation resumes all of them from the same epoch. Each seed gets an equal share of the time.
+    interrupted seed batch resumes all of them from the same epoch. Each seed gets an equal share of the time.
     """
 
     def __init__(
         self,
-        cells: Sequence[Cell],
+        trained_runs: Sequence[TrainedRun],
         store: Store,
         checkpoint: Path,
         measures: Sequence[Measure],
         send: Send,
         options: Options,
     ) -> None:
-        """Make a context for each cell; the cells differ only in their seeds."""
-        self.contexts = [RunContext(self, cell, measure) for cell, measure in zip(cells, measures, strict=True)]
-        self.device = torch.device(cells[0].device)
+        """Make a context for each trained run; the trained runs differ only in their seeds."""
+        self.contexts = [
+            RunContext(self, trained_run, measure) for trained_run, measure in zip(trained_runs, measures, strict=True)
+        ]
+        self.device = torch.device(trained_runs[0].device)
         self.threads = torch.get_num_threads()  # before a framework changes it
         self.resumed = False
         self.at_once = options.at_once
         self._store, self._checkpoint, self._send = store, checkpoint, send
         every_s = options.checkpoint_every_s
         self._checkpoint_every_s = CHECKPOINT_EVERY_S if every_s is None else every_s
-        self._fit_keys = {each.name: cell.fit_key for each, cell in zip(self.contexts, cells, strict=True)}
-        self._approach, self._versions = cells[0].approach, Versions(recipe=cells[0].versions.recipe)
-        self._n_epochs = cells[0].epochs
+        self._fit_keys = {
+            each.name: trained_run.fit_key for each, trained_run in zip(self.contexts, trained_runs, strict=True)
+        }
+        self._approach, self._versions = trained_runs[0].approach, Versions(recipe=trained_runs[0].versions.recipe)
+        self._n_epochs = trained_runs[0].epochs
         self._n_reported = 0
         self._trained_s = self._measured_s = 0.0  # seconds of this epoch, over all seeds
         self._parent = os.getppid()
@@ -152,20 +156,20 @@ class Computation:
 class RunContext(Context):
     """The context of one seed, and the numbers that the seed reported."""
 
-    def __init__(self, computation: Computation, cell: Cell, measure: Measure) -> None:
-        self.seed = cell.seed
-        self.name = str(cell.seed)  # key of the seed in a checkpoint
-        self.device, self.dtype = torch.device(cell.device), dtype_of(cell.precision)
-        budget = profile(cell.profile)
+    def __init__(self, seed_batch: SeedBatch, trained_run: TrainedRun, measure: Measure) -> None:
+        self.seed = trained_run.seed
+        self.name = str(trained_run.seed)  # key of the seed in a checkpoint
+        self.device, self.dtype = torch.device(trained_run.device), dtype_of(trained_run.precision)
+        budget = profile(trained_run.profile)
         self.steps_per_epoch = budget.steps_per_epoch
         self._learnt = TASKS[budget.task].inside  # name of the data set that is learnt
         self.epochs: list[OpenEpoch] = []
         self.diverged: Reason | None = None  # the seed may train on, but its later reports are ignored
         self.state: Callable[[], Mapping[str, Tensor]] = dict
-        self._computation, self._measure = computation, measure
+        self._seed_batch, self._measure = seed_batch, measure
         self._reported, self._n_epochs = (
             0,
-            cell.epochs or MOST_EPOCHS,
+            trained_run.epochs or MOST_EPOCHS,
         )  # the last epoch; 0: planned without the framework
 
     def resume(self, epoch: int, kept: SeedProgress) -> None:
@@ -174,7 +178,7 @@ class RunContext(Context):
 
     def restore(self) -> tuple[int, Mapping[str, Tensor]] | None:
         """See `Context.restore`."""
-        return self._computation.restore(self)
+        return self._seed_batch.restore(self)
 
     def epoch_end(
         self,
@@ -195,7 +199,7 @@ class RunContext(Context):
                 f"increase, up to {self._n_epochs}"
             )
         self._reported = operator.index(epoch)
-        self._computation.report(self, self._reported, trace, posterior, state)
+        self._seed_batch.report(self, self._reported, trace, posterior, state)
 
     def take(self, epoch: int, trace: Mapping[str, float], posterior: Callable[[], Posterior]) -> None:
         """Measure the epoch and keep its numbers, or keep the reason if the seed diverged."""

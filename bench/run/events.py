@@ -22,7 +22,7 @@ class _Event(msgspec.Struct, frozen=True, tag_field="kind", omit_defaults=True):
 
 
 class Started(_Event, frozen=True, tag="start"):
-    """A child process begins a cell."""
+    """A child process begins a trained run."""
 
     key: str
 
@@ -33,17 +33,17 @@ class EpochEnded(_Event, frozen=True, tag="epoch"):
     epoch: int
     of: int
     trace: dict[str, float | None]  # None: not finite
-    seeds: int  # number of seeds in the computation
+    seeds: int  # number of seeds in the seed batch
 
 
 class Measuring(_Event, frozen=True, tag="measure"):
-    """A child process measures a cell; its fit is done."""
+    """A child process measures a trained run; its fit is done."""
 
     key: str
 
 
 class Recorded(_Event, frozen=True, tag="record"):
-    """The record of a cell is written."""
+    """The record of a trained run is written."""
 
     key: str
     outcome: str
@@ -84,7 +84,7 @@ _decoder: msgspec.json.Decoder[Event] = msgspec.json.Decoder(Event)
 
 
 def recorded(key: str, record: Record, was_there: bool = False) -> Recorded:
-    """Return the event of a cell's record; `was_there`: the record existed before this run."""
+    """Return the event of a trained run's record; `was_there`: the record existed before this run."""
     return Recorded(key, record.outcome, in_words(record.reason), was_there, _result(record))
 
 

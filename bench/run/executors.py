@@ -15,7 +15,7 @@ from functools import partial
 from typing import Protocol, TypeVar
 
 from bench.core.errors import ConfigError, unknown_name
-from bench.plan.cells import Cell
+from bench.plan.trained_runs import TrainedRun
 from bench.run.child import do
 from bench.run.events import Event, Tick
 from bench.run.options import Options
@@ -23,8 +23,8 @@ from bench.run.supervisor import POLL_S, Events, supervise
 
 EXECUTORS = ("process", "inline")
 NAMES = (*EXECUTORS, "dask://HOST:PORT", "tls://HOST:PORT")
-MOST = 1000  # computations at a time, even on a larger cluster: each needs open locks
-FILES = 32  # most open files of a computation: a lock for each of its seeds (16 on a GPU), and its connections
+MOST = 1000  # seed batches at a time, even on a larger cluster: each needs open locks
+FILES = 32  # most open files of a seed batch: a lock for each of its seeds (16 on a GPU), and its connections
 COUNT_EVERY_S = 1.0  # between two questions how many fits an executor can take
 _ADDRESS = re.compile(r"(?P<scheme>dask|tls)://(?P<place>(\[[0-9a-fA-F:]+\]|[\w.-]+):\d{1,5})")
 _SCHEMES = {"dask": "tcp", "tls": "tls"}  # Dask's own names
@@ -40,8 +40,8 @@ class Executor(Protocol):
     def width(self) -> int:
         """Return how many fits it can take now. At least 1: the first fit waits until a worker comes."""
 
-    def run_group(self, cells: Sequence[Cell], options: Options, time_limit_s: float | None) -> Events:
-        """Fit and measure the cells of one computation. Yield events, and Tick while there is none.
+    def run_group(self, trained_runs: Sequence[TrainedRun], options: Options, time_limit_s: float | None) -> Events:
+        """Fit and measure the trained runs of one seed batch. Yield events, and Tick while there is none.
 
         Raises FitCrashed if the process dies, OutOfTime if it exceeds the limit. Closing the generator ends it.
         """
@@ -61,9 +61,9 @@ class Processes:
         """See `Executor.width`."""
         return self._at_once
 
-    def run_group(self, cells: Sequence[Cell], options: Options, time_limit_s: float | None) -> Events:
+    def run_group(self, trained_runs: Sequence[TrainedRun], options: Options, time_limit_s: float | None) -> Events:
         """See `Executor.run_group`."""
-        return supervise(partial(do, list(cells), options), options.threads, time_limit_s)
+        return supervise(partial(do, list(trained_runs), options), options.threads, time_limit_s)
 
     def close(self) -> None:
         """See `Executor.close`; every process has ended with its fit."""
@@ -72,13 +72,13 @@ class Processes:
 class Inline(Processes):
     """An `Executor` that fits in this process, one after the other."""
 
-    def run_group(self, cells: Sequence[Cell], options: Options, time_limit_s: float | None) -> Events:
+    def run_group(self, trained_runs: Sequence[TrainedRun], options: Options, time_limit_s: float | None) -> Events:
         """See `Executor.run_group`; there is no limit."""
         from bench.run.process import work  # not at the top: it imports torch, which most commands do not need
 
         del time_limit_s
         events: list[Event] = []
-        work(cells, options, events.append)
+        work(trained_runs, options, events.append)
         yield from events
 
 
@@ -110,7 +110,7 @@ def open_executor(name: str, device: str = "cpu", workers: int | None = None) ->
 
     Args:
         name: one of NAMES.
-        device: device of the cells. If it is not cpu, each fit of a cluster has its own GPU.
+        device: device of the trained runs. If it is not cpu, each fit of a cluster has its own GPU.
         workers: fits at a time. None: one child process, or as many as a cluster has workers for.
 
     Raises:
@@ -142,7 +142,7 @@ def threads_of_a_fit(name: str, threads: int | None, workers: int | None) -> int
 
 
 def most_at_once() -> int:
-    """Raise the limit on open files as far as is allowed; return how many computations fit within it."""
+    """Raise the limit on open files as far as is allowed; return how many seed batches fit within it."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = MOST * FILES if hard == resource.RLIM_INFINITY else min(hard, MOST * FILES)
     if soft != resource.RLIM_INFINITY and soft < wanted:
@@ -153,11 +153,11 @@ def most_at_once() -> int:
 
 def run_queue(
     executor: Executor,
-    queue: list[list[Cell]],
-    attempt: Callable[[list[Cell]], Attempt[Found]],
+    queue: list[list[TrainedRun]],
+    attempt: Callable[[list[TrainedRun]], Attempt[Found]],
     tick: Callable[[], object],
 ) -> Generator[Found, None, None]:
-    """Start an `attempt` for every group of cells, as many at a time as the executor allows; yield what they return.
+    """Start an `attempt` for every group of runs, as many at a time as the executor allows; yield what they return.
 
     Args:
         executor: where the groups are fitted.
@@ -165,7 +165,7 @@ def run_queue(
         attempt: fits and measures a group.
         tick: called now and then while all is silent.
     """
-    running: dict[Attempt[Found], list[Cell]] = {}
+    running: dict[Attempt[Found], list[TrainedRun]] = {}
     most, width, counted = most_at_once(), 0, -COUNT_EVERY_S
     try:
         while queue or running:

@@ -1,4 +1,4 @@
-"""Which cells need no run because they have a record already."""
+"""Which trained runs need no run because they have a record already."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from pathlib import Path
 from bench.core.reasons import Reason
 from bench.core.records import Record
 from bench.core.store import Store
-from bench.plan.cells import Cell
 from bench.plan.freshness import is_stale
+from bench.plan.trained_runs import TrainedRun
 
-FINAL = ("done", "diverged")  # a second run does not repeat cells with these outcomes
+FINAL = ("done", "diverged")  # a second run does not repeat trained runs with these outcomes
 
 
-def existing(cell: Cell, store: Store) -> Record | None:
-    """Return the stored record of a cell, or None."""
-    found = store.find(cell.naming())
+def existing(trained_run: TrainedRun, store: Store) -> Record | None:
+    """Return the stored record of a trained run, or None."""
+    found = store.find(trained_run.naming())
     if found is not None and store.has_damaged_scores(found):
-        return None  # the cell is measured again, with its stored fit if there is one
+        return None  # the trained run is measured again, with its stored fit if there is one
     return found
 
 
@@ -40,7 +40,7 @@ def has_come(missing: Mapping[str, Reason], data_dir: Path | None) -> bool:
     return any(row.present for row in list_datasets(data_dir) if row.optional and row.name in lacking)
 
 
-def final(cell: Cell, store: Store, data_dir: Path | None = None) -> Record | None:
-    """Return the stored record of a cell if a second run keeps it, else None."""
-    record = existing(cell, store)
+def final(trained_run: TrainedRun, store: Store, data_dir: Path | None = None) -> Record | None:
+    """Return the stored record of a trained run if a second run keeps it, else None."""
+    record = existing(trained_run, store)
     return record if record is not None and is_final(record, data_dir) else None

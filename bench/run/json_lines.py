@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from bench.plan.cells import Cell
+from bench.plan.trained_runs import TrainedRun
 from bench.run.events import Event, Tick
 
 
@@ -18,19 +18,19 @@ class JsonLines:
     def __init__(self) -> None:
         self._titles: dict[str, str] = {}
 
-    def begin(self, groups: list[list[Cell]], done: int) -> None:
+    def begin(self, groups: list[list[TrainedRun]], done: int) -> None:
         """See `Watcher`."""
-        self._titles = {cell.key: cell.title() for group in groups for cell in group}
+        self._titles = {trained_run.key: trained_run.title() for group in groups for trained_run in group}
         self._write({"kind": "begin", "done": done, "to_do": len(self._titles)})
 
-    def event(self, group: Sequence[Cell], event: Event) -> None:
+    def event(self, group: Sequence[TrainedRun], event: Event) -> None:
         """See `Watcher`."""
         if isinstance(event, Tick):
             return
         about: dict[str, object] = {}
         if group:
             key = getattr(event, "key", group[0].key)
-            about = {"cell": self._titles.get(key, key), "fit": group[0].fit_key}
+            about = {"trained run": self._titles.get(key, key), "fit": group[0].fit_key}
         self._write({**about, **msgspec.to_builtins(event)})
 
     def finish(self) -> None:

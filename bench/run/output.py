@@ -1,4 +1,4 @@
-"""Write the output of a child process to a file. If a cell fails, its record gets the end of this output."""
+"""Write the output of a child process to a file. If a trained run fails, its record gets the end of this output."""
 
 from __future__ import annotations
 

@@ -14,8 +14,8 @@ from rich.table import Column
 from rich.text import Text
 
 from bench.core.text import counted, duration, one_line
-from bench.plan.cells import Cell
 from bench.plan.costs import CostEstimate
+from bench.plan.trained_runs import TrainedRun
 from bench.run.events import EpochEnded, Event, Measuring, Recorded, Started, Waiting, Warned
 
 PLAIN_EVERY_S = 15.0  # least time between two plain lines about running fits
@@ -42,15 +42,15 @@ def outcome_text(outcome: str) -> Text:
 
 @dataclass
 class _ShownFit:
-    """A running fit, with its cells."""
+    """A running fit, with its trained runs."""
 
     title: str
-    open: set[str]  # keys of its cells that have no record yet
+    open: set[str]  # keys of its trained runs that have no record yet
     epoch_started: float
     bar: bars.TaskID | None  # on a terminal
     began: float
-    cell_started: float  # when the previous cell ended, or the fit began
-    keys: frozenset[str] = frozenset()  # of all cells that it measures in this run
+    trained_run_started: float  # when the previous trained run ended, or the fit began
+    keys: frozenset[str] = frozenset()  # of all trained runs that it measures in this run
     is_all_new: bool = True  # every record so far was made in this run, and is done
     detail: str = "starting"
     printed: str = ""  # the detail in its last plain line
@@ -58,7 +58,7 @@ class _ShownFit:
 
 
 class Progress:
-    """Shows the cells of a run, of which several may run at once; a `bench.run.runner.Watcher`."""
+    """Shows the trained runs of a run, of which several may run at once; a `bench.run.runner.Watcher`."""
 
     def __init__(
         self,
@@ -67,33 +67,35 @@ class Progress:
         stream: TextIO | None = None,
         at_once: int = 1,
     ) -> None:
-        """Show a run that does `at_once` fits at a time; `estimates` has the expected cost of each cell by its key."""
+        """Show a run that does `at_once` fits at a time; `estimates` has the expected cost of each run by its key."""
         self._console = console_of(stream or sys.stderr)
         self._quiet = quiet
         self._bars = None if quiet or not is_screen(self._console) else _bars(self._console)
         self._time = _TimeLeft(estimates, at_once)
         self._titles: dict[str, str] = {}
-        self._groups: list[list[Cell]] = []
+        self._groups: list[list[TrainedRun]] = []
         self._fits: dict[int, _ShownFit] = {}  # running fits, by the index of their group
         self._total = self._done = self._bad = 0
         self._all: bars.TaskID | None = None  # the bar of the run
         self._started = self._last_line = time.monotonic()
 
-    def begin(self, groups: list[list[Cell]], done: int) -> None:
+    def begin(self, groups: list[list[TrainedRun]], done: int) -> None:
         """See `Watcher`."""
         self._groups = list(groups)  # a copy, because the runner empties the list
-        self._titles = {cell.key: cell.title() for group in groups for cell in group}
+        self._titles = {trained_run.key: trained_run.title() for group in groups for trained_run in group}
         self._total, self._done = len(self._titles) + done, done
         self._time.begin(groups)
         self._started = self._last_line = time.monotonic()
         expected = self._time.text("expected {}", [])
-        self._line(Text(f"{counted(self._total, 'cell')}, {done} done already, {len(self._titles)} to do; {expected}"))
+        self._line(
+            Text(f"{counted(self._total, 'trained run')}, {done} done already, {len(self._titles)} to do; {expected}")
+        )
         if self._bars is not None and groups:
             self._bars.start()
             self._all = self._bars.add_task("", total=self._total, completed=done, detail="")
         self._show()
 
-    def event(self, group: Sequence[Cell], event: Event) -> None:
+    def event(self, group: Sequence[TrainedRun], event: Event) -> None:
         """See `Watcher`."""
         self._time.subtract_passed(self._fits.values())
         if not group:  # all fits are silent
@@ -124,16 +126,16 @@ class Progress:
         if self._bars is not None:
             self._bars.stop()
 
-    def _fit(self, cell: Cell) -> _ShownFit:
-        place = next(place for place, group in enumerate(self._groups) if cell in group)
+    def _fit(self, trained_run: TrainedRun) -> _ShownFit:
+        place = next(place for place, group in enumerate(self._groups) if trained_run in group)
         if place not in self._fits:
             unfinished = {other.key for other in self._groups[place]} & self._time.open
             bar = None if self._bars is None else self._bars.add_task("", total=None, detail="")
             now = time.monotonic()
-            self._fits[place] = _ShownFit(cell.title(), unfinished, now, bar, now, now, frozenset(unfinished))
+            self._fits[place] = _ShownFit(trained_run.title(), unfinished, now, bar, now, now, frozenset(unfinished))
         return self._fits[place]
 
-    def _epoch(self, group: Sequence[Cell], fit: _ShownFit, event: EpochEnded) -> None:
+    def _epoch(self, group: Sequence[TrainedRun], fit: _ShownFit, event: EpochEnded) -> None:
         now = time.monotonic()
         left_s = (event.of - event.epoch) * (now - fit.epoch_started)
         fit.epoch_started = now
@@ -165,8 +167,8 @@ class Progress:
         more = f": {one_line(event.reason)}" if event.reason else ""
         if event.outcome == "done" and not event.was_there:
             result = f", {event.result}" if event.result else ""
-            more = f" in {duration(time.monotonic() - fit.cell_started)}{result}{more}"
-        fit.cell_started = time.monotonic()
+            more = f" in {duration(time.monotonic() - fit.trained_run_started)}{result}{more}"
+        fit.trained_run_started = time.monotonic()
         self._line(Text.assemble(f"[{self._done}/{self._total}] {title}: ", outcome_text(event.outcome), more))
 
     def _show(self) -> None:
@@ -214,7 +216,7 @@ def _bars(console: Console) -> bars.Progress:
 
 
 class _TimeLeft:
-    """The time that the open cells of a run are expected to take. Open: without a record.
+    """The time that the open trained runs of a run are expected to take. Open: without a record.
 
     For a running fit, the time comes from its epochs. For every other fit it is the estimate, multiplied by a ratio:
     the time that the finished fits of this run took, divided by their estimates.
@@ -222,39 +224,39 @@ class _TimeLeft:
 
     def __init__(self, estimates: Mapping[str, CostEstimate], at_once: int) -> None:
         self._estimates, self._at_once = estimates, at_once
-        self._left: dict[str, float | None] = {}  # by the key of each open cell; None: no estimate
-        self._estimated: dict[str, float | None] = {}  # the estimate of each cell, as it was at the beginning
+        self._left: dict[str, float | None] = {}  # by the key of each open trained run; None: no estimate
+        self._estimated: dict[str, float | None] = {}  # the estimate of each trained run, as it was at the beginning
         self._finished_s = self._finished_estimated_s = 0.0  # measured and estimated time of the finished fits
         self._n_groups = 1
         self._now = time.monotonic()
 
     @property
     def open(self) -> set[str]:
-        """The keys of the cells without a record."""
+        """The keys of the trained runs without a record."""
         return set(self._left)
 
-    def begin(self, groups: Sequence[Sequence[Cell]]) -> None:
-        """Take the estimates of the cells; that of each fit's first cell includes the training."""
+    def begin(self, groups: Sequence[Sequence[TrainedRun]]) -> None:
+        """Take the estimates of the trained runs; that of each fit's first trained run includes the training."""
         self._now, self._n_groups = time.monotonic(), max(1, len(groups))
         for group in groups:
             first = _first_of_each_fit(group)
-            for cell in group:
-                cost = self._estimates.get(cell.key, UNKNOWN)
-                fit_s = cost.fit_s if cell.key in first or cost.fit_s is None else 0.0
-                self._left[cell.key] = self._estimated[cell.key] = _sum(fit_s, cost.measure_s)
+            for trained_run in group:
+                cost = self._estimates.get(trained_run.key, UNKNOWN)
+                fit_s = cost.fit_s if trained_run.key in first or cost.fit_s is None else 0.0
+                self._left[trained_run.key] = self._estimated[trained_run.key] = _sum(fit_s, cost.measure_s)
 
-    def train(self, group: Sequence[Cell], left_s: float) -> None:
-        """Replace the estimated training time of a computation by `left_s`, which its epochs give."""
+    def train(self, group: Sequence[TrainedRun], left_s: float) -> None:
+        """Replace the estimated training time of a seed batch by `left_s`, which its epochs give."""
         first = _first_of_each_fit(group)
         for key in first & self._left.keys():
             self._left[key] = _sum(left_s / len(first), self._estimates.get(key, UNKNOWN).measure_s)
 
     def end(self, key: str) -> None:
-        """Forget a cell, because it has a record."""
+        """Forget a trained run, because it has a record."""
         self._left.pop(key, None)
 
     def learn(self, keys: Iterable[str], seconds: float) -> None:
-        """Compare the seconds that the cells of a finished fit took in all with their estimates, if all have one."""
+        """Compare the seconds that the runs of a finished fit took in all with their estimates, if all have one."""
         estimated = [self._estimated.get(key) for key in keys]
         known = [value for value in estimated if value is not None]
         if known and len(known) == len(estimated):
@@ -283,7 +285,7 @@ class _TimeLeft:
             return "no estimate yet"
         at_work = sum(not fit.is_waiting for fit in running)
         at_once = at_work or max(min(self._at_once, self._n_groups), 1)
-        more = f" and {counted(n_unknown, 'cell')} of unknown length" if n_unknown else ""
+        more = f" and {counted(n_unknown, 'trained run')} of unknown length" if n_unknown else ""
         return form.format(duration(sum(known) / at_once) + more)
 
 
@@ -291,6 +293,9 @@ def _sum(first: float | None, second: float | None) -> float | None:
     return None if first is None or second is None else first + second
 
 
-def _first_of_each_fit(group: Sequence[Cell]) -> set[str]:
-    """Return the key of the first cell of each fit; the estimate of this cell includes the training."""
-    return {cell.key for cell in {cell.fit_key: cell for cell in reversed(group)}.values()}
+def _first_of_each_fit(group: Sequence[TrainedRun]) -> set[str]:
+    """Return the key of the first trained run of each fit; the estimate of this trained run includes the training."""
+    return {
+        trained_run.key
+        for trained_run in {trained_run.fit_key: trained_run for trained_run in reversed(group)}.values()
+    }

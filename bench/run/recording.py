@@ -1,4 +1,4 @@
-"""Make the record of a cell that has no numbers, and write records."""
+"""Make the record of a trained run that has no numbers, and write records."""
 
 from __future__ import annotations
 
@@ -8,22 +8,24 @@ import msgspec
 
 from bench.core import environment
 from bench.core.errors import StoreError
-from bench.core.reasons import Reason, told
+from bench.core.reasons import Reason, message_reason
 from bench.core.records import LONGEST_DETAIL, SCHEMA, Outcome, Record, Timings
 from bench.core.row_scores import Scores
 from bench.core.store import Store
-from bench.plan.cells import Cell
+from bench.plan.trained_runs import TrainedRun
 from bench.run.events import Recorded, recorded
 
 LONGEST_LINE = 2_000  # characters of a line of a traceback
 
 
-def empty_record(cell: Cell, outcome: Outcome, reason: Reason, threads: int | None, detail: str = "") -> Record:
-    """Make the record of a cell that has no numbers, with the reason; `threads`: those of its fit."""
+def empty_record(
+    trained_run: TrainedRun, outcome: Outcome, reason: Reason, threads: int | None, detail: str = ""
+) -> Record:
+    """Make the record of a trained run that has no numbers, with the reason; `threads`: those of its fit."""
     made = environment.describe(threads)
     return Record(
         schema=SCHEMA,
-        **msgspec.structs.asdict(cell.naming()),
+        **msgspec.structs.asdict(trained_run.naming()),
         outcome=outcome,
         reason=reason,
         detail=_kept(detail),
@@ -31,9 +33,9 @@ def empty_record(cell: Cell, outcome: Outcome, reason: Reason, threads: int | No
         missing={},
         epochs=[],
         timings=Timings(reasons=[reason]),
-        recipe_values=dict(cell.values),
-        corrections=list(cell.corrections),
-        versions=cell.versions,
+        recipe_values=dict(trained_run.values),
+        corrections=list(trained_run.corrections),
+        versions=trained_run.versions,
         provenance=msgspec.structs.replace(made, started=environment.now()),
     )
 
@@ -44,7 +46,7 @@ def _kept(detail: str) -> str:
     return "\n".join(line[:LONGEST_LINE] for line in text.splitlines())[-LONGEST_DETAIL:]
 
 
-def write_or_say_why(store: Store, cell: Cell, record: Record, scores: Scores | None = None) -> Recorded:
+def write_or_say_why(store: Store, trained_run: TrainedRun, record: Record, scores: Scores | None = None) -> Recorded:
     """Write a record and return its event.
 
     If the record cannot be written, write a short one that says why: a full disk may still have room for it. The event
@@ -53,7 +55,7 @@ def write_or_say_why(store: Store, cell: Cell, record: Record, scores: Scores | 
     try:
         store.write(record, scores)
     except StoreError as error:
-        record = empty_record(cell, "failed", told("not-written", error), record.provenance.threads)
+        record = empty_record(trained_run, "failed", message_reason("not-written", error), record.provenance.threads)
         with contextlib.suppress(StoreError):
             store.write(record)
-    return recorded(cell.key, record)
+    return recorded(trained_run.key, record)

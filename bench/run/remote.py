@@ -29,10 +29,10 @@ from bench.core.store import Store
 from bench.data.inventory import list_datasets
 from bench.data.manifest import data_hashes
 from bench.plan import plugins
-from bench.plan.cells import Cell
-from bench.plan.computations import checkpoint_key, fit_keys
 from bench.plan.registry import manifests
+from bench.plan.seed_batches import checkpoint_key, fit_keys
 from bench.plan.source_code import source_files
+from bench.plan.trained_runs import TrainedRun
 from bench.run.child import do
 from bench.run.events import Event, Started, Tick, recorded
 from bench.run.options import Options
@@ -55,7 +55,7 @@ LOGGERS = ("distributed", "distributed.client", "tornado.application", "asyncio"
 class Task(NamedTuple):
     """The input of `do_task`."""
 
-    cells: list[Cell]  # of one computation
+    trained_runs: list[TrainedRun]  # of one seed batch
     options: Options
     files: dict[str, bytes]  # what the results folder has of them, by path below it
     time_limit_s: float | None
@@ -63,10 +63,10 @@ class Task(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """The result of a task, even if some of its cells have no record."""
+    """The result of a task, even if some of its trained runs have no record."""
 
     files: dict[str, bytes]  # by path below the results folder
-    error: FitEnded | None = None  # why some cells have no record
+    error: FitEnded | None = None  # why some trained runs have no record
 
 
 class _Connecting(Client):  # type: ignore[misc]  # untyped
@@ -100,29 +100,32 @@ class DaskPool:
         slots = (worker["resources"].get(RESOURCE, 0) if self._gpu else worker["nthreads"] for worker in workers)
         return max(1, int(sum(slots)))
 
-    def run_group(self, cells: Sequence[Cell], options: Options, time_limit_s: float | None) -> Events:
+    def run_group(self, trained_runs: Sequence[TrainedRun], options: Options, time_limit_s: float | None) -> Events:
         """See `Executor.run_group`. The event of a record is sent when the record is in the results folder."""
-        yield Started(cells[0].key)
+        yield Started(trained_runs[0].key)
         store = Store(Path(options.root))
         task = Task(
-            [dataclasses.replace(cell, device=cell.device.split(":")[0]) for cell in cells],  # a worker sees one GPU
+            [
+                dataclasses.replace(trained_run, device=trained_run.device.split(":")[0])
+                for trained_run in trained_runs
+            ],  # a worker sees one GPU
             dataclasses.replace(options, threads=options.threads or THREADS),
-            _read(store, cells),
+            _read(store, trained_runs),
             time_limit_s,
-            code_and_data(cells[0].approach, options.data_path()),
+            code_and_data(trained_runs[0].approach, options.data_path()),
         )
         answer = yield from self._answer(task)
-        for path in _paths(store, cells):  # no other file of a worker is written
+        for path in _paths(store, trained_runs):  # no other file of a worker is written
             content = answer.files.get(path.relative_to(store.root).as_posix())
             if content is not None:
                 write_atomically(path, content, store.root)
-        records = {cell.key: store.find(cell.naming()) for cell in cells}
+        records = {trained_run.key: store.find(trained_run.naming()) for trained_run in trained_runs}
         for key, record in records.items():
             if record is not None:
                 yield recorded(key, record)
         if None in records.values():
             raise answer.error or FitCrashed("its record did not arrive whole")
-        store.drop_checkpoint(checkpoint_key(cells))
+        store.drop_checkpoint(checkpoint_key(trained_runs))
 
     def _answer(self, task: Task) -> Generator[Event, None, Answer]:
         key, resources = f"fit-{uuid.uuid4().hex}", {RESOURCE: 1} if self._gpu else None
@@ -146,7 +149,7 @@ class DaskPool:
             raise FitCrashed(f"{deaths} workers died in turn while they ran it, the last at {last}") from error
         except CancelledError as error:
             raise self._gone() from error
-        except Exception as error:  # any error of a worker; the cell's record has it
+        except Exception as error:  # any error of a worker; the trained run's record has it
             raise FitCrashed(f"its worker raised {type(error).__name__}: {error}".splitlines()[0]) from error
         return answer
 
@@ -216,8 +219,8 @@ def do_task(task: Task, scratch: str | None = None, wanted: Callable[[], bool] =
         for name, content in task.files.items():
             write_atomically(root / name, content)
         try:
-            check_same(task.expected, code_and_data(task.cells[0].approach, options.data_path()))
-            work = partial(do, task.cells, dataclasses.replace(options, root=folder))
+            check_same(task.expected, code_and_data(task.trained_runs[0].approach, options.data_path()))
+            work = partial(do, task.trained_runs, dataclasses.replace(options, root=folder))
             with contextlib.closing(supervise(work, options.threads, task.time_limit_s)) as events:
                 for event in events:
                     if not wanted():
@@ -226,7 +229,7 @@ def do_task(task: Task, scratch: str | None = None, wanted: Callable[[], bool] =
                         time.sleep(POLL_S)
         except BenchError as error:
             failure = error if isinstance(error, FitEnded) else FitCrashed(str(error))
-        return Answer(_read(Store(root), task.cells), failure)
+        return Answer(_read(Store(root), task.trained_runs), failure)
 
 
 def _as_here(options: Options) -> Options:
@@ -260,15 +263,15 @@ def check_same(expected: Mapping[str, str], found: Mapping[str, str]) -> None:
             raise ConfigError(f"{socket.gethostname()} lacks the {name} of the run, or has another; put the same there")
 
 
-def _paths(store: Store, cells: Sequence[Cell]) -> list[Path]:
-    """Return where the files of a computation are; the scores before the records, which have their hashes."""
-    records = [store.record_path(cell.naming()) for cell in cells]
-    fits = [store.fit_path(key, "posterior") for key in fit_keys(cells)]
-    checkpoint = store.fit_path(checkpoint_key(cells), "checkpoint")
+def _paths(store: Store, trained_runs: Sequence[TrainedRun]) -> list[Path]:
+    """Return where the files of a seed batch are; the scores before the records, which have their hashes."""
+    records = [store.record_path(trained_run.naming()) for trained_run in trained_runs]
+    fits = [store.fit_path(key, "posterior") for key in fit_keys(trained_runs)]
+    checkpoint = store.fit_path(checkpoint_key(trained_runs), "checkpoint")
     return [*fits, checkpoint, *(record.with_suffix(".npz") for record in records), *records]
 
 
-def _read(store: Store, cells: Sequence[Cell]) -> dict[str, bytes]:
-    """Return the contents of those files of a computation that exist, by path below the results folder."""
-    found = [path for path in _paths(store, cells) if path.is_file()]
+def _read(store: Store, trained_runs: Sequence[TrainedRun]) -> dict[str, bytes]:
+    """Return the contents of those files of a seed batch that exist, by path below the results folder."""
+    found = [path for path in _paths(store, trained_runs) if path.is_file()]
     return {path.relative_to(store.root).as_posix(): path.read_bytes() for path in found}

@@ -1,4 +1,4 @@
-"""Run the cells that have no final record, grouped by fit. Every cell gets a record; a failed one gets a reason."""
+"""Run the runs that have no final record, grouped by fit. Every run gets a record; a failed one gets a reason."""
 
 from __future__ import annotations
 
@@ -12,27 +12,27 @@ from typing import Literal, Protocol
 
 from bench.core.errors import FitCrashed, OutOfTime, StoreError
 from bench.core.locks import Busy, hold
-from bench.core.reasons import in_words, told
+from bench.core.reasons import in_words, message_reason
 from bench.core.records import Outcome
 from bench.core.store import Store
-from bench.plan.cells import Cell
-from bench.plan.computations import arrange, fit_keys
+from bench.plan.seed_batches import arrange, fit_keys
+from bench.plan.trained_runs import TrainedRun
 from bench.run.events import Event, Measuring, Recorded, Started, Tick, Waiting, recorded
 from bench.run.executors import Attempt, Executor, Inline, Processes, run_queue
 from bench.run.existing import final
 from bench.run.options import Options
 from bench.run.recording import empty_record, write_or_say_why
 
-Tell = Callable[[Sequence[Cell], Event], object]
+Tell = Callable[[Sequence[TrainedRun], Event], object]
 
 BUSY_WAIT_S = 1.0
 
 
 @dataclass(frozen=True)
 class Result:
-    """How one cell of a run ended."""
+    """How one trained run of a run ended."""
 
-    cell: Cell
+    trained_run: TrainedRun
     outcome: str
     reason: str
     was_there: bool
@@ -41,10 +41,10 @@ class Result:
 class Watcher(Protocol):
     """Shows the progress of a run."""
 
-    def begin(self, groups: list[list[Cell]], done: int) -> None:
-        """Begin to show the fits of a run, a group of cells each; `done` other cells are finished already."""
+    def begin(self, groups: list[list[TrainedRun]], done: int) -> None:
+        """Begin to show the fits of a run, a group of runs each; `done` other trained runs are finished already."""
 
-    def event(self, group: Sequence[Cell], event: Event) -> None:
+    def event(self, group: Sequence[TrainedRun], event: Event) -> None:
         """Show an event of a child process."""
 
     def finish(self) -> None:
@@ -52,24 +52,24 @@ class Watcher(Protocol):
 
 
 def run(
-    cells: Sequence[Cell],
+    trained_runs: Sequence[TrainedRun],
     store: Store,
     options: Options,
     watcher: Watcher,
     executor: Executor | Literal["process", "inline"] = "process",
     time_limit_s: float | None = None,
 ) -> list[Result]:
-    """Run every cell that has no final record; return how each cell ended, in the order of `cells`.
+    """Run every run that has no final record; return how each trained run ended, in the order of `trained_runs`.
 
-    Seeds that can share a computation do so. An executor that is given by its name does one fit after the other.
+    Seeds that can share a seed batch do so. An executor that is given by its name does one fit after the other.
     """
     store.check_writable()
     results: dict[str, Result] = {}
-    for cell in cells:
-        record = final(cell, store, options.data_path())
+    for trained_run in trained_runs:
+        record = final(trained_run, store, options.data_path())
         if record is not None:
-            results[cell.key] = Result(cell, record.outcome, in_words(record.reason), was_there=True)
-    queue = arrange(cells, store, finished=results)
+            results[trained_run.key] = Result(trained_run, record.outcome, in_words(record.reason), was_there=True)
+    queue = arrange(trained_runs, store, finished=results)
     watcher.begin(queue, len(results))
     if isinstance(executor, str):
         executor = Inline() if executor == "inline" else Processes()
@@ -78,13 +78,13 @@ def run(
     )
     with contextlib.closing(run_queue(executor, queue, attempt, lambda: watcher.event([], Tick()))) as ended:
         for found in ended:
-            results.update({result.cell.key: result for result in found})
+            results.update({result.trained_run.key: result for result in found})
     watcher.finish()
-    return [results[cell.key] for cell in cells]
+    return [results[trained_run.key] for trained_run in trained_runs]
 
 
 def _attempt(
-    group: list[Cell],
+    group: list[TrainedRun],
     store: Store,
     options: Options,
     tell: Tell,
@@ -101,12 +101,12 @@ def _attempt(
         while time.monotonic() < until:
             yield Tick()
         return None
-    except StoreError as error:  # these cells cannot be locked, read or written; others perhaps can
-        return [Result(cell, "failed", str(error), was_there=False) for cell in group]
+    except StoreError as error:  # these trained runs cannot be locked, read or written; others perhaps can
+        return [Result(trained_run, "failed", str(error), was_there=False) for trained_run in group]
 
 
 def _run_group(
-    group: list[Cell],
+    group: list[TrainedRun],
     store: Store,
     options: Options,
     tell: Tell,
@@ -114,38 +114,38 @@ def _run_group(
     time_limit_s: float | None,
 ) -> Generator[Event, None, list[Result]]:
     results: list[Result] = []
-    open_cells = {cell.key: cell for cell in group}
-    for cell in group:  # another process may have finished it while this one waited for the lock
-        record = final(cell, store, options.data_path())
+    open_trained_runs = {trained_run.key: trained_run for trained_run in group}
+    for trained_run in group:  # another process may have finished it while this one waited for the lock
+        record = final(trained_run, store, options.data_path())
         if record is not None:
-            results.append(Result(cell, record.outcome, in_words(record.reason), was_there=True))
-            tell(group, recorded(cell.key, record, was_there=True))
-            del open_cells[cell.key]
-    if not open_cells:
+            results.append(Result(trained_run, record.outcome, in_words(record.reason), was_there=True))
+            tell(group, recorded(trained_run.key, record, was_there=True))
+            del open_trained_runs[trained_run.key]
+    if not open_trained_runs:
         return results
-    todo = list(open_cells.values())
+    todo = list(open_trained_runs.values())
     limit_s = None if time_limit_s is None else time_limit_s * len(fit_keys(todo))
     outcome: Outcome = "failed"
-    reason, printed = told("crashed", ""), ""
+    reason, printed = message_reason("crashed", ""), ""
     try:
         # closing: the child process must end before the locks are released
         with contextlib.closing(executor.run_group(todo, options, limit_s)) as events:
             for event in events:
-                if isinstance(event, (Started, Measuring, Recorded)) and event.key not in open_cells:
-                    raise FitCrashed(f"its process reported a cell that it was not given: {event.key[:80]!r}")
+                if isinstance(event, (Started, Measuring, Recorded)) and event.key not in open_trained_runs:
+                    raise FitCrashed(f"its process reported a trained run that it was not given: {event.key[:80]!r}")
                 if isinstance(event, Recorded):
-                    cell = open_cells.pop(event.key)
-                    results.append(Result(cell, event.outcome, event.reason, was_there=False))
+                    trained_run = open_trained_runs.pop(event.key)
+                    results.append(Result(trained_run, event.outcome, event.reason, was_there=False))
                 if not isinstance(event, Tick):
                     tell(todo, event)
                 yield event
     except OutOfTime as error:
-        outcome, reason, printed = "out-of-time", told("out-of-time", error), error.printed
+        outcome, reason, printed = "out-of-time", message_reason("out-of-time", error), error.printed
     except FitCrashed as error:
-        reason, printed = told("crashed", error), error.printed
+        reason, printed = message_reason("crashed", error), error.printed
     threads = options.threads or len(os.sched_getaffinity(0))
-    for cell in open_cells.values():
-        event = write_or_say_why(store, cell, empty_record(cell, outcome, reason, threads, printed))
+    for trained_run in open_trained_runs.values():
+        event = write_or_say_why(store, trained_run, empty_record(trained_run, outcome, reason, threads, printed))
         tell(todo, event)
-        results.append(Result(cell, outcome, in_words(reason), was_there=False))
+        results.append(Result(trained_run, outcome, in_words(reason), was_there=False))
     return results

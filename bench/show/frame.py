@@ -20,14 +20,14 @@ from bench.core.errors import ConfigError
 from bench.core.project import RESULTS
 from bench.core.records import Record
 from bench.core.store import Store
-from bench.judge.samples import Gap, Samples, samples_of
+from bench.judge.samples import MissingValue, Samples, samples_of
 from bench.plan.freshness import is_stale
 from bench.show.numbers import Row, rows_of, times_invalid
 
 NAMING = ("approach", "recipe", "protocol", "profile", "device", "precision", "seed", "key")  # fields of a record
 NUMBER = Row._fields
 COLUMNS = (*NAMING, *NUMBER, "times_invalid", "source")
-CELL = ["approach", "recipe", "protocol"]
+TRAINED_RUN = ["approach", "recipe", "protocol"]
 
 
 def frame_of(records: Iterable[Record], source: Callable[[Record], str]) -> pd.DataFrame:
@@ -43,8 +43,9 @@ def frame_of(records: Iterable[Record], source: Callable[[Record], str]) -> pd.D
 def folder_frame(results: str | Path, profile: str | None = None) -> pd.DataFrame:
     """Return the fresh records of a results folder as a frame with the columns `COLUMNS`.
 
-    A value is a float in the metric's own unit, NaN where it is missing. If a cell has several records of one seed, the
-    frame has rows for each. `profile` keeps the records of one profile. A damaged record is left out with a warning.
+    A value is a float in the metric's own unit, NaN where it is missing. If a trained run has several records of one
+    seed, the frame has rows for each. `profile` keeps the records of one profile. A damaged record is left out with a
+    warning.
 
     Raises:
         ConfigError: there is no such folder.
@@ -61,52 +62,54 @@ def folder_frame(results: str | Path, profile: str | None = None) -> pd.DataFram
 
 
 class SeedNumbers(NamedTuple):
-    """The numbers of one seed of a cell."""
+    """The numbers of one seed of a trained run."""
 
     key: str  # of the record
     times_invalid: str
-    numbers: dict[str, float | Gap]
+    numbers: dict[str, float | MissingValue]
 
     @property
     def is_finished(self) -> bool:
         """Return whether its record has numbers."""
         return "" not in self.numbers
 
-    def number(self, metric: str) -> float | Gap:
+    def number(self, metric: str) -> float | MissingValue:
         """Return a number, or why there is none."""
         parts = metric.split("/")
         names = ("", *("/".join(parts[:end]) for end in range(len(parts), 0, -1)))
         found = next((self.numbers[name] for name in names if name in self.numbers), None)
-        return Gap("n/a", f"the record has no '{metric}'") if found is None else found
+        return MissingValue("n/a", f"the record has no '{metric}'") if found is None else found
 
 
-class Cells:
-    """The seeds of every cell of a frame of one profile, device and precision, with one record a seed."""
+class TrainedRuns:
+    """The seeds of every trained run of a frame of one profile, device and precision, with one record a seed."""
 
     def __init__(self, frame: pd.DataFrame) -> None:
-        """Take the frame. Cells are read when they are asked for."""
+        """Take the frame. Trained runs are read when they are asked for."""
         self._columns = [frame[name].to_numpy() for name in ("seed", "key", "times_invalid", *NUMBER)]
-        self._places = frame.groupby(CELL, sort=False).indices
+        self._places = frame.groupby(TRAINED_RUN, sort=False).indices
         self._read: dict[tuple[str, str, str], dict[int, SeedNumbers]] = {}
         self._samples: dict[tuple[str, str, str, str], Samples] = {}  # of all seeds; their standard deviations are slow
 
     def seeds(self, approach: str, recipe: str, protocol: str) -> dict[int, SeedNumbers]:
-        """Return the numbers of each seed of a cell, in the order of the frame."""
-        cell = (approach, recipe, protocol)
-        if cell not in self._read:
-            rows = self._places.get(cell, [])
+        """Return the numbers of each seed of a trained run, in the order of the frame."""
+        trained_run = (approach, recipe, protocol)
+        if trained_run not in self._read:
+            rows = self._places.get(trained_run, [])
             found: dict[int, SeedNumbers] = {}
             for seed, key, invalid, *number in zip(*(column[rows].tolist() for column in self._columns), strict=True):
                 row = Row(*number)
                 one = found.setdefault(seed, SeedNumbers(key, invalid, {}))
-                one.numbers[row.metric] = Gap(row.missing, row.reason, row.is_fault) if row.missing else row.value
-            self._read[cell] = found
-        return self._read[cell]
+                one.numbers[row.metric] = (
+                    MissingValue(row.missing, row.reason, row.is_fault) if row.missing else row.value
+                )
+            self._read[trained_run] = found
+        return self._read[trained_run]
 
     def sample(
         self, approach: str, recipe: str, protocol: str, metric: str, among: Callable[[SeedNumbers], bool] | None = None
     ) -> Samples:
-        """Return a number of every seed of a cell, or of some seeds."""
+        """Return a number of every seed of a trained run, or of some seeds."""
         place = (approach, recipe, protocol, metric)
         if among is None and place in self._samples:
             return self._samples[place]

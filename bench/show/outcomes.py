@@ -88,7 +88,7 @@ def _why_claim(verdict: Verdict) -> str:
     if verdict.is_point:
         return "a point of a curve, which is one claim"
     if verdict.outcome == NOT_RUN:
-        return sample.gap.reason if sample.gap else "nothing was measured"
+        return sample.missing_value.reason if sample.missing_value else "nothing was measured"
     if verdict.outcome in (EXACT, NOT_EXACT):
         worst = max(distance_from_print(verdict.claim, value) for value in sample.values)
         return f"{worst:.2g} outside the printed digits" if worst else "inside the printed digits"
@@ -109,8 +109,8 @@ def _less(on_scale: OnScale) -> str:
 def _what_is_missing(verdict: Verdict) -> str:
     sample = verdict.sample
     few = f"{sample.n} of the {ENOUGH} seeds that a verdict needs" if sample.n < ENOUGH else f"{sample.n} seeds"
-    if sample.gap is not None:
-        return f"{few}; {sample.gap.reason}"
+    if sample.missing_value is not None:
+        return f"{few}; {sample.missing_value.reason}"
     if verdict.on_scale is not None and not verdict.on_scale.estimate.has_spread:
         return f"{few}, all equal: without a spread no test can say how far one more run may lie"
     if sample.n >= ENOUGH:
@@ -122,9 +122,9 @@ def _why_curve(one: Curve) -> str:
     on_scale = one.on_scale
     if one.outcome == TOO_FEW or on_scale is None:
         fewest = min(row.sample.n for row in one.rows)
-        gap = next((row.sample.gap.reason for row in one.rows if row.sample.gap), "")
-        gap = gap or ("the scale of an epoch cannot hold one of them" if fewest >= ENOUGH else "")
-        return f"{fewest} seeds in every epoch" + (f"; {gap}" if gap else "")
+        missing_value = next((row.sample.missing_value.reason for row in one.rows if row.sample.missing_value), "")
+        missing_value = missing_value or ("the scale of an epoch cannot hold one of them" if fewest >= ENOUGH else "")
+        return f"{fewest} seeds in every epoch" + (f"; {missing_value}" if missing_value else "")
     if one.outcome == DIFFERS:
         return how_far(one) + _less(on_scale)
     if one.outcome == AGREES:

@@ -152,8 +152,8 @@ def _decision(verdict: Verdict) -> list[str]:
     on_scale, sample = verdict.on_scale, verdict.sample
     if not sample.n:
         return [_step("seeds", "did any seed measure it? no")]
-    without = "none without a number" if sample.gap is None else sample.gap.reason
-    holds = sample.n >= ENOUGH and sample.gap is None
+    without = "none without a number" if sample.missing_value is None else sample.missing_value.reason
+    holds = sample.n >= ENOUGH and sample.missing_value is None
     lines = [_step("enough", f"at least {ENOUGH} seeds, each with a number? {_yes(holds)}: {sample.n}, {without}")]
     if on_scale is None or verdict.p_adjusted is None:
         return lines
@@ -206,7 +206,7 @@ def as_json(judgement: Judgement, verdict: Verdict) -> dict[str, object]:
         "margin": claim.margin,
         "margin_reason": claim.margin_reason,
         "n": sample.n,
-        "gap": sample.gap.reason if sample.gap else None,
+        "missing value": sample.missing_value.reason if sample.missing_value else None,
         "values": list(sample.values),
         "mean": sample.mean,
         "sd": sample.sd,

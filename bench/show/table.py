@@ -8,9 +8,9 @@ from functools import cached_property
 
 from bench.core.text import FRACTION, Digits
 from bench.judge.results import Results
-from bench.judge.samples import Gap, Samples
+from bench.judge.samples import MissingValue, Samples
 
-NOTHING = Gap("n/a", "nothing was measured")
+NOTHING = MissingValue("n/a", "nothing was measured")
 
 
 @dataclass(frozen=True)
@@ -28,11 +28,11 @@ class Number:
 
 @dataclass(frozen=True)
 class Measured:
-    """A measured quantity. The table's notes explain the gap of its sample, and its mark."""
+    """A measured quantity. The table's notes explain the missing value of its sample, and its mark."""
 
     sample: Samples
     digits: Digits = FRACTION
-    mark: Gap | None = None  # what a reader must know about a number that is shown
+    mark: MissingValue | None = None  # what a reader must know about a number that is shown
     has_spread: bool = True  # False: show the mean alone; the table gives spread and number of seeds elsewhere
 
     @property
@@ -40,14 +40,18 @@ class Measured:
         """Return the keys of the sample's records, also of those without a number."""
         return self.sample.sources
 
-    def gaps(self) -> list[Gap]:
-        """Return what the notes must explain: the sample's gap, and the mark if a number is shown."""
-        return [gap for gap in (self.sample.gap, self.mark if self.sample.n else None) if gap is not None]
+    def missing_values(self) -> list[MissingValue]:
+        """Return what the notes must explain: the sample's missing value, and the mark if a number is shown."""
+        return [
+            missing_value
+            for missing_value in (self.sample.missing_value, self.mark if self.sample.n else None)
+            if missing_value is not None
+        ]
 
-    def text(self, labels: Mapping[Gap, str]) -> str:
+    def text(self, labels: Mapping[MissingValue, str]) -> str:
         """Return what the reader sees, e.g. "0.9726 +- 0.0008 (5)" or "n/a [2]"."""
         mean, sd = self.sample.mean, self.sample.sd
-        shown = [labels[gap] for gap in self.gaps()]
+        shown = [labels[missing_value] for missing_value in self.missing_values()]
         if mean is None:
             return " ".join(shown)
         text = self.digits.text(mean)
@@ -60,12 +64,12 @@ class Measured:
 class Missing:
     """A number that is not there, and why."""
 
-    gap: Gap
+    missing_value: MissingValue
     sources: tuple[str, ...] = field(default=(), compare=False)  # see `Linked`
 
-    def gaps(self) -> list[Gap]:
-        """Return the gap, which the notes must explain."""
-        return [self.gap]
+    def missing_values(self) -> list[MissingValue]:
+        """Return the missing value, which the notes must explain."""
+        return [self.missing_value]
 
 
 @dataclass(frozen=True)
@@ -74,9 +78,9 @@ class Linked:
 
     text: str
     sources: tuple[str, ...] = field(compare=False)
-    mark: Gap | None = None  # what a reader must know about it
+    mark: MissingValue | None = None  # what a reader must know about it
 
-    def gaps(self) -> list[Gap]:
+    def missing_values(self) -> list[MissingValue]:
         """Return the mark, if any, which the notes must explain."""
         return [] if self.mark is None else [self.mark]
 
@@ -114,7 +118,7 @@ class Table:
     explanation: str  # what the columns mean: units, protocol
     columns: Sequence[str]
     rows: Sequence[Sequence[Entry]]  # each with an entry for each column
-    remarks: Sequence[str] = ()  # notes on the numbers, besides the reasons of the gaps
+    remarks: Sequence[str] = ()  # notes on the numbers, besides the reasons of the missing values
     conditions: str = ""  # profile, device, precision and seeds of the records
     origin: Sequence[str] = ()  # machine, versions and code that made the records
     lines: Sequence[Mapping[str, str | float | None]] = ()  # what the CSV file holds instead of the rows
@@ -129,23 +133,23 @@ class Table:
         return " ".join(part for part in (self.explanation, self.conditions) if part)
 
     @cached_property
-    def labels(self) -> dict[Gap, str]:
-        """Return how each gap is shown in the table: by its code, with a number if the code has several reasons."""
-        by_code: dict[str, dict[Gap, None]] = {}
+    def labels(self) -> dict[MissingValue, str]:
+        """Return how each missing value is shown: by its code, with a number if the code has several reasons."""
+        by_code: dict[str, dict[MissingValue, None]] = {}
         for row in self.rows:
             for entry in row:
-                for gap in entry.gaps() if isinstance(entry, Measured | Missing | Linked) else ():
-                    by_code.setdefault(gap.code, {})[gap] = None
+                for missing_value in entry.missing_values() if isinstance(entry, Measured | Missing | Linked) else ():
+                    by_code.setdefault(missing_value.code, {})[missing_value] = None
         return {
-            gap: code if len(gaps) == 1 else f"{code} [{number}]"
-            for code, gaps in by_code.items()
-            for number, gap in enumerate(gaps, start=1)
+            missing_value: code if len(missing_values) == 1 else f"{code} [{number}]"
+            for code, missing_values in by_code.items()
+            for number, missing_value in enumerate(missing_values, start=1)
         }
 
     @property
     def own_notes(self) -> tuple[str, ...]:
-        """Return the full reason of every gap, then the remarks."""
-        return (*(f"{label}: {gap.reason}" for gap, label in self.labels.items()), *self.remarks)
+        """Return the full reason of every missing value, then the remarks."""
+        return (*(f"{label}: {missing_value.reason}" for missing_value, label in self.labels.items()), *self.remarks)
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -163,7 +167,7 @@ class Table:
         return replace(self, columns=tuple(self.columns[place] for place in kept), rows=rows)
 
     def is_numeric(self, place: int) -> bool:
-        """Return whether any entry of a column is a number, or a gap where a number is missing."""
+        """Return whether any entry of a column is a number, or a missing value where a number is missing."""
         return any(isinstance(row[place], Measured | Number | Missing) for row in self.rows)
 
     def text(self, entry: Entry) -> str:
@@ -171,9 +175,9 @@ class Table:
         if isinstance(entry, Measured):
             return entry.text(self.labels)
         if isinstance(entry, Missing):
-            return self.labels[entry.gap]
+            return self.labels[entry.missing_value]
         if isinstance(entry, Linked):
-            return " ".join([entry.text, *(self.labels[gap] for gap in entry.gaps())])
+            return " ".join([entry.text, *(self.labels[missing_value] for missing_value in entry.missing_values())])
         return EMPTY if entry is None else str(entry)
 
     @cached_property

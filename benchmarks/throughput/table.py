@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Sequence
 
 from bench.core.text import THREE, Digits
-from bench.judge.samples import Gap
+from bench.judge.samples import MissingValue
 from bench.show.table import Entry, Missing, Number, Table
 from benchmarks.command import notes
 from benchmarks.throughput.blocks import Comparison
@@ -51,8 +51,10 @@ def throughput_table(found: Sequence[Speeds]) -> Table:
 
 def _lines(one: Speeds) -> list[list[Entry]]:
     if one.outcome != "done":
-        gap = Missing(Gap(one.outcome, one.reason))
-        return [[one.request.approach, one.request.what, "", gap, "", gap, "", gap, "", ""]]
+        missing_value = Missing(MissingValue(one.outcome, one.reason))
+        return [
+            [one.request.approach, one.request.what, "", missing_value, "", missing_value, "", missing_value, "", ""]
+        ]
     mark = " !" if one.reason else ""
     return [_line(one.request, what + mark, compared) for what, compared in one.compared]
 

@@ -13,11 +13,11 @@ from bench.cli.main import main
 from bench.cli.options import seeds
 from bench.cli.plan import LONGEST_LINE, MOST_PRINTED
 from bench.core import timing
-from bench.core.reasons import told
+from bench.core.reasons import message_reason
 from bench.core.store import Store
 from bench.data.inventory import DatasetCheck
 from bench.plan import costs
-from bench.plan.cells import Selection, cells
+from bench.plan.trained_runs import Selection, trained_runs
 from bench.run.recording import empty_record
 from tests.report_folder import write_records
 
@@ -52,7 +52,7 @@ def lines(capsys):
         (["run", "mlp", "--device", "cuda:²"], "known: cpu, cuda"),
         (["figures", "--device", "tpu", "--list"], "known: cpu, cuda"),
         (["run", "mlp", "--data-dir", "/no/folder"], "--data-dir: /no/folder is not a folder"),
-        (["ladder", "mlp", "--data-dir", "/no/folder"], "--data-dir: /no/folder is not a folder"),
+        (["ablation", "mlp", "--data-dir", "/no/folder"], "--data-dir: /no/folder is not a folder"),
         (["audit", "mlp", "--data-dir", "/no/folder"], "--data-dir: /no/folder is not a folder"),
         (["run", "mlp", "--approach-path=~nosuchuser/x"], "--approach-path: ~nosuchuser/x is not a folder"),
         (["run", "mlp", "--executor", "inline", "--time-limit", "3"], "need a process for each fit"),
@@ -75,8 +75,8 @@ def lines(capsys):
         (["table", "--list", "--write"], "--list does not go with --write"),
         (["table", "speed", "--list"], "--list does not go with speed"),
         (["table", "speed", "--readme", __file__], "leave out speed or --readme"),
-        (["gate", "--reference", "/no/folder"], "--reference /no/folder has no records"),
-        (["ladder", "mlp", "--seeds", "3"], "--seeds is for --run"),
+        (["gate", "--baseline", "/no/folder"], "--baseline /no/folder has no records"),
+        (["ablation", "mlp", "--seeds", "3"], "--seeds is for --run"),
         (["table", "calibration", "--profile", "smoke", "--only", "mine"], "no record with profile smoke"),
         (["table", "--check"], "name the document with --readme"),
         (["table", "--format", "md"], "--format md is for one table"),
@@ -116,7 +116,7 @@ def lines(capsys):
         (["data", "verfy"], "did you mean 'verify'"),
         (["run", "mlp", "--sedes", "3"], "did you mean '--seeds'"),
         (["table", "accuracy", "--format", "mdd"], "did you mean 'md'"),
-        (["reference", "ful"], "did you mean 'full'"),
+        (["baseline", "ful"], "did you mean 'full'"),
         (["run", "mlp", "--executor", "dusk"], "known: dask://HOST:PORT, inline, process, tls://HOST:PORT"),
         (["run", "mlp", "--executor", "dask://nowhere"], "unknown executor"),
         (["run", "mlp", "--executor", "tls://127.0.0.1:1"], "tls://127.0.0.1:1 needs a certificate"),
@@ -149,7 +149,7 @@ def test_seeds_are_a_count_or_a_list(text, expected):
 
 
 PLANNING = ["list", "plan --all", "status --all"]
-READING = ["list", "data list", "verdict", "ladder linear_bbb", "table accuracy"]
+READING = ["list", "data list", "verdict", "ablation linear_bbb", "table accuracy"]
 FRAMEWORKS = ["torch", "pyro", "mxnet", "scipy.stats", "pandas"]
 WITHOUT = """
 import functools, sys
@@ -227,13 +227,13 @@ def test_status_says_what_is_missing_or_stale(tmp_path, capsys, monkeypatch):
     assert status() == (INCOMPLETE, ["done, made at other versions"])
 
 
-def test_status_shows_what_a_failed_cell_printed_escaped_and_bounded(tmp_path, capsys):
-    """The cell printed 100 lines: long ones, one that would clear the screen, and a very long one."""
+def test_status_shows_what_a_failed_trained_run_printed_escaped_and_bounded(tmp_path, capsys):
+    """The trained run printed 100 lines: long ones, one that would clear the screen, and a very long one."""
     place = ["status", "uniform", "--profile", "smoke", "--results", str(tmp_path)]
-    (cell,) = cells(Selection(approaches=("uniform",), profile="smoke"))
+    (trained_run,) = trained_runs(Selection(approaches=("uniform",), profile="smoke"))
     printed = [f"line {number}: {'y' * 2 * LONGEST_LINE}" for number in range(98)]
     detail = "\n".join([*printed, "\x1b[2J\u202etxt", "x" * 50_000])
-    Store(tmp_path).write(empty_record(cell, "failed", told("text", "it fell"), 1, detail))
+    Store(tmp_path).write(empty_record(trained_run, "failed", message_reason("text", "it fell"), 1, detail))
     assert main(place) == INCOMPLETE
     shown = capsys.readouterr().out
     assert "traceback and output, last 8 of " in shown
@@ -249,19 +249,19 @@ def test_status_shows_what_a_failed_cell_printed_escaped_and_bounded(tmp_path, c
 @pytest.mark.parametrize(("wide", "named"), [((), 3), (("--wide",), 5)])
 def test_status_shows_the_ends_of_few_failures_unless_all_are_asked_for(tmp_path, capsys, monkeypatch, wide, named):
     monkeypatch.setenv("COLUMNS", "120")  # which --wide changes
-    chosen = cells(Selection(approaches=("uniform",), profile="smoke", seeds=tuple(range(5))))
-    for cell in chosen:
-        text = f"the words of seed {cell.seed}"
-        Store(tmp_path).write(empty_record(cell, "failed", told("text", "it fell"), 1, text))
+    chosen = trained_runs(Selection(approaches=("uniform",), profile="smoke", seeds=tuple(range(5))))
+    for trained_run in chosen:
+        text = f"the words of seed {trained_run.seed}"
+        Store(tmp_path).write(empty_record(trained_run, "failed", message_reason("text", "it fell"), 1, text))
     main(["status", "uniform", "--seeds", "5", "--profile", "smoke", "--results", str(tmp_path), *wide])
     shown = capsys.readouterr().out
     assert shown.count("the words of seed") == named
-    assert ("2 more cells failed; --wide shows" in shown) == (named == 3)
+    assert ("2 more trained runs failed; --wide shows" in shown) == (named == 3)
 
 
 def test_a_plan_without_own_records_uses_the_shipped_ones(mlp_smoke, capsys):
     assert main(["plan", "mlp", "linear_bbb", "--results", str(mlp_smoke), "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["cells_of_unknown_length"] == 0
+    assert json.loads(capsys.readouterr().out)["trained_runs_of_unknown_length"] == 0
 
 
 def test_a_plan_on_a_busy_machine_says_so_and_is_not_longer_for_it(tmp_path, capsys, monkeypatch):
@@ -296,8 +296,8 @@ def test_a_stored_fit_costs_no_training(mlp_smoke, capsys):
         path.unlink()
         capsys.readouterr()
         assert main(["plan", *choice, "--json"]) == 0
-        (cell,) = [row for row in json.loads(capsys.readouterr().out)["cells"] if row["state"] == "to do"]
-        assert cell["training"] == 0.0
+        (trained_run,) = [row for row in json.loads(capsys.readouterr().out)["trained runs"] if row["state"] == "to do"]
+        assert trained_run["training"] == 0.0
         path.write_bytes(kept)
 
 

@@ -65,7 +65,7 @@ def test_no_control_character_of_a_record_reaches_a_terminal_or_a_file(hostile, 
         *(["table", name, *ALONE] for name in ("unfinished", "provenance")),
         *(["table", *ALONE], ["table", "--write", *ALONE], ["report", "--no-figures", *ALONE], ["verdict"]),
         *(["table", "provenance", "--format", form, *ALONE] for form in ("md", "csv")),
-        *(["figures", "--list", *ALONE], ["ladder"]),
+        *(["figures", "--list", *ALONE], ["ablation"]),
         *(["audit", "records"], ["status", "mlp", "--seeds", "6"], ["plan", "mlp", "--seeds", "6"], ["gate"]),
     ):
         assert main([*command, *place]) in (0, 1, USAGE, INCOMPLETE), command

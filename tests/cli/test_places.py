@@ -22,7 +22,7 @@ def elsewhere(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize(
     ("words", "shown"),
-    [(["verdict", "--json"], "feldman2018"), (["table", "accuracy"], "0.9800"), (["ladder", "mlp"], "0.98")],
+    [(["verdict", "--json"], "feldman2018"), (["table", "accuracy"], "0.9800"), (["ablation", "mlp"], "0.98")],
 )
 def test_a_command_that_reads_takes_the_shipped_records_and_says_so(words, shown, elsewhere, capsys):
     assert main(words) == 0
@@ -55,12 +55,12 @@ def test_a_command_that_makes_records_uses_the_users_folder(elsewhere, capsys):
         (["table", "--write"], "--results DIR"),
         (["report"], "--output FILE"),
         (["figures"], "--to DIR"),
-        (["ladder", "mlp", "--write"], "--results DIR"),
-        (["ladder", "mlp", "--run"], "--results DIR"),
-        (["reference", "epoch1", "--run"], "--results DIR"),
+        (["ablation", "mlp", "--write"], "--results DIR"),
+        (["ablation", "mlp", "--run"], "--results DIR"),
+        (["baseline", "epoch1", "--run"], "--results DIR"),
     ],
 )
-def test_nothing_is_written_beside_the_shipped_records(words, option, elsewhere, capsys):
+def test_nothing_is_written_with_baseline_the_shipped_records(words, option, elsewhere, capsys):
     assert main(words) == USAGE
     out, err = capsys.readouterr()
     expected = f"error: the shipped records are read-only; give {option}\n"
@@ -86,7 +86,7 @@ def test_an_installed_package_is_only_read(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "words", ["run uniform", "plan uniform", "status uniform", "ladder mlp", "gate", "table accuracy", "report"]
+    "words", ["run uniform", "plan uniform", "status uniform", "ablation mlp", "gate", "table accuracy", "report"]
 )
 def test_a_results_folder_that_is_a_loop_of_links_is_one_line(words, tmp_path, capsys):
     (tmp_path / "loop").symlink_to(tmp_path / "loop")

@@ -42,7 +42,7 @@ def test_only_old_parts_of_this_suite_are_swept(tmp_path):
         if path != young:
             os.utime(path, (0, 0))
     link.symlink_to(elsewhere / name)
-    (results / "readings").symlink_to(elsewhere)
+    (results / "derived_metrics").symlink_to(elsewhere)
     (results / "fits" / "b").symlink_to(elsewhere)
     Store(results).check_writable()
     assert not old.exists()

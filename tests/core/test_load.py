@@ -8,7 +8,7 @@ from bench.core import load
 from bench.core.load import OtherLoad
 from bench.core.reasons import Reason
 from bench.core.store import Store
-from bench.plan.cells import Selection, cells
+from bench.plan.trained_runs import Selection, trained_runs
 from bench.run import fitting, process
 from bench.run.options import Options
 
@@ -74,11 +74,13 @@ def test_without_the_count_the_load_average_decides(monkeypatch):
 def test_times_count_where_nothing_else_worked_while_training_or_measuring(
     training, measuring, expected, tmp_path, monkeypatch
 ):
-    (cell,) = cells(Selection(approaches=("toy_mlp",), protocols=("published",), profile="smoke", apart=True))
+    (trained_run,) = trained_runs(
+        Selection(approaches=("toy_mlp",), protocols=("published",), profile="smoke", apart=True)
+    )
     found = []
     monkeypatch.setattr(fitting, "_why_timings_do_not_count", lambda *of_a_fit: training)
     monkeypatch.setattr(OtherLoad, "reasons", lambda self: found.append(1) or (measuring if len(found) == 2 else []))
-    process.work([cell], Options(str(tmp_path)), lambda event: None)
+    process.work([trained_run], Options(str(tmp_path)), lambda event: None)
     timings = Store(tmp_path).all_records()[0][0].timings
     assert (timings.reasons, timings.valid) == (expected, not expected)
 

@@ -11,7 +11,7 @@ from bench.cli.main import main
 from bench.core.metric_table import unit_of
 from bench.core.sealed import seal
 from bench.core.store import Store
-from bench.judge.ladder.readings import folder
+from bench.judge.ablation.derived_metrics import folder
 from tests.synthetic import record
 
 RESULTS = Path(__file__).resolve().parents[2] / "results"
@@ -22,9 +22,9 @@ TOY = {"x": [0, 1], "mean": [0, 1], "lower": [0, 1], "upper": [0, 1]}
 def test_every_number_of_our_records_has_a_unit_and_lies_within_its_bounds():
     store = Store(RESULTS)
     records, problems = store.all_records()
-    readings, others = folder(store).read_all()
+    derived_metrics, others = folder(store).read_all()
     assert [problem.reason for problem in (*problems, *others)] == []
-    kept = [*records, *readings]
+    kept = [*records, *derived_metrics]
     names = {key for one in kept for metrics in (one.metrics, *(e.metrics for e in one.epochs)) for key in metrics}
     assert [name for name in sorted(names) if unit_of(name) is None] == []
 

@@ -8,7 +8,7 @@ from bench.core.errors import ConfigError
 from bench.core.precision import check_gpu, check_precision, computing_in
 from bench.core.reasons import in_words
 from bench.core.store import Store
-from bench.plan.cells import Selection, cells
+from bench.plan.trained_runs import Selection, trained_runs
 from bench.run import process
 from bench.run.options import Options
 from tests.run.toys import go
@@ -97,7 +97,7 @@ def test_a_device_without_a_precision_is_refused_with_those_that_it_has(precisio
 def smoke(root, name, precision):
     chosen = {"recipes": ("published",), "protocols": ("common",), "seeds": (0,), "precision": precision}
     ((result,), _) = go(root, name, **chosen)
-    return Store(root).find(result.cell.naming())
+    return Store(root).find(result.trained_run.naming())
 
 
 @pytest.fixture(scope="module")
@@ -123,7 +123,7 @@ def test_a_run_trains_in_its_precision_and_its_record_says_so(both):
 def test_a_worker_whose_gpu_lacks_the_precision_says_so_in_the_record(tmp_path, monkeypatch):
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: (7, 5))
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda _: "Old GPU")
-    planned = cells(Selection(approaches=("mlp",), profile="smoke", device="cuda", precision="tf32"))
+    planned = trained_runs(Selection(approaches=("mlp",), profile="smoke", device="cuda", precision="tf32"))
     process._work(planned[:1], Options(str(tmp_path)), lambda event: None)
     (record,) = Store(tmp_path).all_records()[0]
     assert record.outcome == "failed"

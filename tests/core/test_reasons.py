@@ -4,7 +4,7 @@ import pytest
 
 from bench.core.canonical import plain
 from bench.core.errors import StoreError
-from bench.core.reasons import Reason, in_words, told
+from bench.core.reasons import Reason, in_words, message_reason
 from bench.core.sealed import seal
 from tests.synthetic import read_record, record
 
@@ -25,7 +25,7 @@ WORDS = [
         "DataMissing: no letters here",
         Reason("error", {"type": "DataMissing", "message": "no letters here", "place": ""}),
     ),
-    ("its process was ended by SIGKILL", told("crashed", "its process was ended by SIGKILL")),
+    ("its process was ended by SIGKILL", message_reason("crashed", "its process was ended by SIGKILL")),
 ]
 
 

@@ -19,7 +19,7 @@ from bench.cli.main import main
 from bench.core import locks
 from bench.core.canonical import canonical, digest, digest_of_json
 from bench.core.errors import StoreError
-from bench.core.reasons import told
+from bench.core.reasons import message_reason
 from bench.core.records import SCHEMA, Record
 from bench.core.sealed import seal, unseal
 from bench.core.store import Store
@@ -75,7 +75,7 @@ def test_a_damaged_record_is_named_stays_and_is_written_again(tmp_path, caplog, 
 def test_a_record_without_numbers_does_not_replace_a_finished_one(tmp_path):
     store = Store(tmp_path)
     done = record()
-    failed = structs.replace(done, outcome="failed", reason=told("crashed", ""), metrics={})
+    failed = structs.replace(done, outcome="failed", reason=message_reason("crashed", ""), metrics={})
     store.write(done)
     store.write(failed)
     assert store.find(done).metrics == done.metrics
@@ -95,7 +95,7 @@ def test_a_written_record_stays_if_others_cannot_be_tidied_away(tmp_path):
 def test_scores_that_come_before_their_record_are_not_damaged(tmp_path):
     """`write` stores the scores first. Here the old record is of a failure and has no hash of scores."""
     store = Store(tmp_path)
-    failed = record(outcome="failed", reason=told("crashed", ""), metrics={})
+    failed = record(outcome="failed", reason=message_reason("crashed", ""), metrics={})
     scores = store.write(failed).with_suffix(".npz")
     scores.write_bytes(b"of another process")
     assert not store.has_damaged_scores(failed)
@@ -138,7 +138,7 @@ def test_a_skipped_record_gives_way_to_a_finished_one(tmp_path):
 
 
 @pytest.mark.parametrize("condition", ["device", "precision"])
-def test_other_conditions_are_another_cell(tmp_path, condition):
+def test_other_conditions_are_another_trained_run(tmp_path, condition):
     store = Store(tmp_path)
     store.write(record(key="c" * 64, outcome="skipped", reason="no such device", **{condition: "other"}))
     store.write(record(**{condition: "usual"}))
@@ -155,7 +155,7 @@ def test_a_number_that_is_not_finite_is_refused_even_if_the_seal_fits(word, tmp_
         read_record(path)
 
 
-def test_scores_come_back_and_damaged_ones_are_told_from_absent_ones(tmp_path):
+def test_scores_come_back_and_damaged_ones_are_message_reason_from_absent_ones(tmp_path):
     store = Store(tmp_path)
     path = store.write(record(), {"mnist/label": np.arange(3)}).with_suffix(".npz")
     kept = store.find(record())

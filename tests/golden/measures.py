@@ -1,4 +1,4 @@
-"""What the protocols and the readings make of a posterior: of a fitted one, and of one that is the same everywhere.
+"""What the protocols and derived metrics make of a posterior: of a fitted one, and of one that is the same everywhere.
 
 `Planned` predicts by hashes of draw, row and class, so that its metrics hold to the last digits on every machine. It
 shows what the definitions of metrics and protocols do; a fitted posterior shows that they ask it for the right things.
@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from bench.interface import Categorical, Gaussian, Marginal, Posterior
-from bench.judge.ladder.readers import read_keys
+from bench.judge.ablation.readers import read_keys
 from bench.measure.protocols import Common, protocol_of
 from bench.plan.registry import manifest
 from tests.golden.fits import SEED, budget, fitted
@@ -20,7 +20,7 @@ ORDERED = ("/auroc_", "/aupr_", "/fpr95_")
 """Metrics of the order of rows. Where a fitted network is sure, its entropies are zero up to rounding, which then makes
 the order. `Planned` shows what these metrics do."""
 
-READINGS = (
+DERIVED_METRICS = (
     *(
         f"{data}/{name}"
         for data in ("mnist", "letters")
@@ -70,8 +70,8 @@ def protocol_trace(name, protocol):
     return found
 
 
-def readings_trace(name):
-    """Return every reading of the published fit of seed 0."""
+def derived_metrics_trace(name):
+    """Return every derived metric of the published fit of seed 0."""
     (one,) = fitted(name, "published")
     found = Trace()
     _read(found, one.posterior, name)
@@ -88,8 +88,8 @@ def planned_trace(name, protocol):
     return found
 
 
-def planned_readings_trace(name):
-    """Return every reading of a `Planned` posterior as that approach's would be."""
+def planned_derived_metrics_trace(name):
+    """Return every derived metric of a `Planned` posterior as that approach's would be."""
     entry = manifest(name)
     found = Trace()
     _read(found, Planned(entry.task, entry.noise, entry.noise == "none"), name)
@@ -97,10 +97,12 @@ def planned_readings_trace(name):
 
 
 def _read(found, posterior, name):
-    metrics, missing = read_keys(posterior, Common(manifest(name), SEED, budget(), None, dtype=torch.float64), READINGS)
+    metrics, missing = read_keys(
+        posterior, Common(manifest(name), SEED, budget(), None, dtype=torch.float64), DERIVED_METRICS
+    )
     for key, value in metrics.items():
-        found.number(f"reading/{key}", value)
-    found.exact["readings/missing"] = sorted(missing)
+        found.number(f"derived/{key}", value)
+    found.exact["derived_metrics/missing"] = sorted(missing)
 
 
 def _measured(found, protocol, posterior, traces, arrays=False):

@@ -5,7 +5,7 @@ from functools import partial
 from bench.plan.recipes import recipe_names
 from bench.plan.registry import manifest, manifests
 from tests.golden.fits import MANY, SEED, fit_trace
-from tests.golden.measures import planned_readings_trace, planned_trace, protocol_trace, readings_trace
+from tests.golden.measures import derived_metrics_trace, planned_derived_metrics_trace, planned_trace, protocol_trace
 from tests.golden.predictions import predict_trace
 from tests.golden.streams import data_trace, streams_trace
 
@@ -13,7 +13,7 @@ COMBINED = {
     "dropout_fcn": ("published+cross-entropy+shuffle",),
     "pyro_hidden_layer": ("published+kl-sign+shuffle",),
 }
-"""Recipes of several changes that ladders train and that are not `corrected`."""
+"""Recipes of several changes that ablations train and that are not `corrected`."""
 MEASURES = "measures"  # the subject whose paths are protocols of posteriors that are the same everywhere
 STREAMS = "streams"  # the subject whose paths are random numbers and rows
 SHIFTED = ("mlp", "linear_bbb")  # one network, and many draws with a faster way to predict each row alone
@@ -75,7 +75,7 @@ def _of_the_published_fit(name, entry):
     if entry.document:
         found["published/published"] = partial(protocol_trace, name, "published")
     if entry.task == "mnist":
-        found["published/readings"] = partial(readings_trace, name)
+        found["published/derived_metrics"] = partial(derived_metrics_trace, name)
     return found
 
 
@@ -90,5 +90,5 @@ def _measures():
         if name in SHIFTED:
             found[f"{name}/shift"] = partial(planned_trace, name, "shift")
         if entry.task == "mnist":
-            found[f"{name}/readings"] = partial(planned_readings_trace, name)
+            found[f"{name}/derived_metrics"] = partial(planned_derived_metrics_trace, name)
     return found

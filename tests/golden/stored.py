@@ -8,7 +8,7 @@ import json
 from pathlib import Path
 
 from bench.core.metric_table import metrics
-from bench.judge.ladder.readings import VERSION
+from bench.judge.ablation.derived_metrics import VERSION
 from bench.plan.recipes import resolve
 from bench.plan.registry import manifest, manifests
 from bench.plan.versions import PROTOCOLS
@@ -16,7 +16,7 @@ from tests.golden.numbers import PARTS, complaints
 from tests.golden.paths import MEASURES, STREAMS, paths
 
 FOLDER = Path(__file__).parent / "stored"
-MEASURED = ("common", "published", "readings")
+MEASURED = ("common", "published", "derived_metrics")
 
 
 class RefusedError(Exception):
@@ -38,8 +38,8 @@ def versions(subject, path):
     """Return the versions that today's code states for what a path traces."""
     measured = {f"protocol {name}": number for name, number in PROTOCOLS.items()}
     measured |= {f"metric {name}": one.version for name, one in metrics().items() if one.version > 1}
-    if path.endswith("/readings"):
-        measured["readings"] = VERSION
+    if path.endswith("/derived_metrics"):
+        measured["derived_metrics"] = VERSION
     if subject == MEASURES:
         return measured
     if subject == STREAMS:

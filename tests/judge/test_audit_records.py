@@ -71,9 +71,12 @@ def test_one_seed_fails_and_two_do_not(tmp_path):
     sets = (five[:1], five[:2], five, [*five[:2], record("mlp", recipe="corrected")])
     one, two, all_five, mixed = (audited(Store(tmp_path), *records)["one-seed"] for records in sets)
     assert [finding.outcome for finding in (one, two, all_five, mixed)] == ["fails", "passes", "passes", "fails"]
-    assert two.detail == "2 seeds or more in the only cell; cells with fewer than the 5 that a verdict needs: 1"
-    assert all_five.detail.endswith("cells with fewer than the 5 that a verdict needs: 0")
-    assert "1 of 2 cells: corrected x published" in mixed.detail
+    assert (
+        two.detail
+        == "2 seeds or more in the only trained run; trained runs with fewer than the 5 that a verdict needs: 1"
+    )
+    assert all_five.detail.endswith("trained runs with fewer than the 5 that a verdict needs: 0")
+    assert "1 of 2 trained runs: corrected x published" in mixed.detail
 
 
 def test_one_seed_that_the_manifest_declares_is_known(tmp_path):
@@ -85,7 +88,7 @@ def test_one_seed_that_the_manifest_declares_is_known(tmp_path):
 def test_a_seed_that_diverged_counts_beside_one_that_finished(tmp_path):
     done, failed = record("mlp"), record("mlp", seed=1, outcome="failed", reason="killed")
     diverged = record("mlp", seed=1, outcome="diverged", reason="loss is nan")
-    # a cell without numbers
+    # a trained run without numbers
     other = record("mlp", recipe="corrected", seed=1, outcome="diverged", reason="loss is nan")
     sets = ([done, diverged], [done, failed], [done, other])
     found = [audited(Store(tmp_path), *records)["one-seed"].outcome for records in sets]

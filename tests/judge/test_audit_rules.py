@@ -6,23 +6,23 @@ from msgspec import structs
 
 from bench.cli.main import main
 from bench.core.errors import ConfigError
+from bench.judge.ablation.effects import Numbers
+from bench.judge.ablation.single_changes import ALONE, CUMULATIVE
 from bench.judge.audit import documents
 from bench.judge.audit.documents import (
     DOCUMENTS,
     Fact,
-    RungNumber,
     ShownMistake,
+    SingleChangeNumber,
     audit_documents,
     declared,
     effect_of,
     facts,
-    rung_of,
     shown_mistakes,
+    single_change_of,
 )
 from bench.judge.audit.findings import Finding
 from bench.judge.audit.rules import RULES
-from bench.judge.ladder.effects import Numbers
-from bench.judge.ladder.rungs import ALONE, CUMULATIVE
 from bench.judge.results import Results
 from bench.plan.recipes import resolve
 from bench.plan.registry import manifest, manifests
@@ -55,7 +55,7 @@ def test_facts_name_what_there_is():
             assert fact.removed_by in known[fact.approach].changes
         if fact.effect is not None:
             assert fact.outcome == "found"
-            assert rung_of(fact.approach, fact.effect).name == fact.effect.rung
+            assert single_change_of(fact.approach, fact.effect).name == fact.effect.single_change
         if fact.shown:
             assert fact.shown in shown_mistakes()
     assert {fact.shown for fact in facts() if fact.shown} == set(shown_mistakes())
@@ -87,44 +87,44 @@ def test_a_broken_file_of_what_was_shown_is_one_line(tmp_path):
         shown_mistakes(tmp_path / "shown.json")
 
 
-def cell(recipe, by_seed, protocol="common", metric="mnist/accuracy"):
-    """Records, or readings, of linear_bbb with one number, by seed."""
+def trained_run(recipe, by_seed, protocol="common", metric="mnist/accuracy"):
+    """Records, or derived metrics, of linear_bbb with one number, by seed."""
     return [
         record("linear_bbb", recipe, protocol, seed=seed, fit_key=f"{recipe}:{seed}", metrics={metric: value})
         for seed, value in by_seed.items()
     ]
 
 
-def numbers(records, readings=()):
-    return Numbers(Results(records, manifests()), readings)
+def numbers(records, derived_metrics=()):
+    return Numbers(Results(records, manifests()), derived_metrics)
 
 
-def test_an_effect_is_the_paired_difference_of_a_rung():
+def test_an_effect_is_the_paired_difference_of_a_single_change():
     # after - before: .02, .03, .04 over seeds 1-3; mean .03, sd .01, t(2, .975) = 4.303: 4.303 x .01 / sqrt 3 = .0248.
     # Seeds 0 and 4 have one end only; the means of all would differ by .935 - .865 = .07.
-    before = cell("published", {0: 0.50, 1: 0.90, 2: 0.91, 3: 0.92})
-    after = cell("published+attached-mu", {1: 0.92, 2: 0.94, 3: 0.96, 4: 0.99})
-    wanted = RungNumber("attached-mu", "mnist", "accuracy", ALONE)
+    before = trained_run("published", {0: 0.50, 1: 0.90, 2: 0.91, 3: 0.92})
+    after = trained_run("published+attached-mu", {1: 0.92, 2: 0.94, 3: 0.96, 4: 0.99})
+    wanted = SingleChangeNumber("attached-mu", "mnist", "accuracy", ALONE)
     text = effect_of("linear_bbb", wanted, numbers([*before, *after]))
-    assert text.startswith("ladder linear_bbb, rung attached-mu (alone: ")
+    assert text.startswith("ablation linear_bbb, single change attached-mu (alone: ")
     assert text.endswith(", mnist accuracy: +0.0300 [+0.0052, +0.0548] (fraction; 3 seeds)")
     one = effect_of("linear_bbb", wanted, numbers([*before[1:2], *after[:1]]))
     assert one.endswith(": +0.0200 (fraction; 1 seed, no interval)")
 
 
-def test_an_effect_comes_from_readings_where_the_rung_does():
+def test_an_effect_comes_from_derived_metrics_where_the_single_change_does():
     # nats: .9 - .7 and .8 - .6, mean .2 without spread
     key = "noise_gaussian/{}geometric_entropy"
-    records = cell("published", {0: 0.7, 1: 0.6}, metric=key.format(""))
-    readings = cell("published", {0: 0.9, 1: 0.8}, "reading", key.format("normalised_"))
-    wanted = RungNumber("normalised", "noise_gaussian", "entropy")
-    text = effect_of("linear_bbb", wanted, numbers(records, readings))
+    records = trained_run("published", {0: 0.7, 1: 0.6}, metric=key.format(""))
+    derived_metrics = trained_run("published", {0: 0.9, 1: 0.8}, "derived", key.format("normalised_"))
+    wanted = SingleChangeNumber("normalised", "noise_gaussian", "entropy")
+    text = effect_of("linear_bbb", wanted, numbers(records, derived_metrics))
     assert text.endswith("noise_gaussian entropy: +0.2000 [+0.2000, +0.2000] (nats per row; 2 seeds)")
-    assert "not read: `python -m bench ladder linear_bbb --run" in effect_of("linear_bbb", wanted, numbers(records))
+    assert "not read: `python -m bench ablation linear_bbb --run" in effect_of("linear_bbb", wanted, numbers(records))
 
 
 def test_an_effect_without_records_says_what_makes_it(monkeypatch):
-    wanted = RungNumber("attached-mu", "mnist", "accuracy", ALONE)
+    wanted = SingleChangeNumber("attached-mu", "mnist", "accuracy", ALONE)
     fact = structs.replace(FOUND, approach="linear_bbb", effect=wanted)
     monkeypatch.setattr(documents, "facts", lambda: (fact,))
     (finding,) = audit_documents(["feldman2018"], NOTHING)
@@ -136,15 +136,18 @@ def test_an_effect_without_records_says_what_makes_it(monkeypatch):
 @pytest.mark.parametrize(
     ("wanted", "message"),
     [
-        (RungNumber("atached-mu", "mnist", "accuracy"), "did you mean 'attached-mu'"),
-        (RungNumber("attached-mu", "mnist", "accuracy"), "give one of alone, cumulative"),
-        (RungNumber("normalised", "noise_gaussian", "entropy", CUMULATIVE), "give one of measuring"),
-        (RungNumber("normalised", "noise_gaussian", "auroc"), "number of rung normalised of linear_bbb"),
+        (SingleChangeNumber("atached-mu", "mnist", "accuracy"), "did you mean 'attached-mu'"),
+        (SingleChangeNumber("attached-mu", "mnist", "accuracy"), "give one of alone, cumulative"),
+        (SingleChangeNumber("normalised", "noise_gaussian", "entropy", CUMULATIVE), "give one of measuring"),
+        (
+            SingleChangeNumber("normalised", "noise_gaussian", "auroc"),
+            "number of single change normalised of linear_bbb",
+        ),
     ],
 )
-def test_an_effect_that_is_no_number_of_the_ladder_is_refused(wanted, message):
+def test_an_effect_that_is_no_number_of_the_ablation_is_refused(wanted, message):
     with pytest.raises(ConfigError, match=message):
-        rung_of("linear_bbb", wanted)
+        single_change_of("linear_bbb", wanted)
 
 
 def test_a_correction_takes_the_rule_off_the_list_of_known_ones():

@@ -116,7 +116,7 @@ def test_a_metric_that_one_seed_lacks_is_told(tmp_path, capsys):
     metrics_folder(tmp_path / "b", {0: BOTH, 1: {**BOTH, "mnist/nll": None}, 2: {"mnist/accuracy": 0.9}})
     code, found = compared(capsys, tmp_path)
     assert (code, list(by_metric(found))) == (INCOMPLETE, ["mnist/accuracy"])
-    lack = {"cell": ["mlp", "published", "common"], "metric": "mnist/nll", "side": "B"}
+    lack = {"trained_run": ["mlp", "published", "common"], "metric": "mnist/nll", "side": "B"}
     assert found["not_compared"] == [
         {**lack, "seeds": [1], "reason": "the measured 'mnist/nll' is not a finite number"},
         {**lack, "seeds": [2], "reason": "the record has no 'mnist/nll'"},

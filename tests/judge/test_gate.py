@@ -19,24 +19,24 @@ from bench.judge.comparison import holm_over, independent
 from bench.judge.gate.config import load_gate
 from bench.judge.gate.judge import DIVERGED, divergence_p
 from bench.judge.samples import Samples
-from tests.gate_folders import folders, fresh_folder, gate_file, planned_records, reference_folder, write
+from tests.gate_folders import baseline_folder, folders, fresh_folder, gate_file, planned_records, write
 from tests.synthetic import changed, read_record
 
 PUBLISHED, LOSS = "mlp/published/common", "last epoch/mnist/{train}/train_loss"
-TOY_CELL = "toy_bbb/published/common"
-TOY, TOY_DIVERGED = f"{TOY_CELL} toy/rmse", f"{TOY_CELL} {DIVERGED}"
+TOY_TRAINED_RUN = "toy_bbb/published/common"
+TOY, TOY_DIVERGED = f"{TOY_TRAINED_RUN} toy/rmse", f"{TOY_TRAINED_RUN} {DIVERGED}"
 LOST = {"outcome": "diverged", "reason": "loss is nan"}
 
 
 def command(tmp_path, path, *more):
-    places = ["--reference", str(tmp_path / "reference"), "--fresh", str(tmp_path / "fresh")]
+    places = ["--baseline", str(tmp_path / "baseline"), "--fresh", str(tmp_path / "fresh")]
     return main(["gate", "--gate", str(path), *places, *more])
 
 
 def judged(tmp_path, path, capsys):
     code = command(tmp_path, path, "--json")
     found = json.loads(capsys.readouterr().out)
-    states = {f"{row['cell']} {row['metric']}": row["state"] for row in found["checks"]}
+    states = {f"{row['trained run']} {row['metric']}": row["state"] for row in found["checks"]}
     return code, {name: state for name, state in states.items() if state != "pass"}, found
 
 
@@ -71,9 +71,9 @@ def test_an_unchanged_rerun_passes(tmp_path, capsys):
     assert (code, bad) == (0, {})
     assert found["passed"]
     for row in found["checks"]:
-        assert row["low"] < row["reference_mean"] < row["high"]
+        assert row["low"] < row["baseline_mean"] < row["high"]
         # the fresh mean is seen at 80 % far outside of the interval of one metric, at a fifth of its level and less
-        assert row["resolution"] > row["high"] - row["reference_mean"]
+        assert row["resolution"] > row["high"] - row["baseline_mean"]
 
 
 @pytest.mark.parametrize(
@@ -95,31 +95,31 @@ def test_only_a_shift_beyond_interval_and_margin_fails(tmp_path, margin, shift, 
 
 
 @pytest.mark.parametrize("n_seeds", [0, 7])
-def test_too_small_a_reference_is_not_green(tmp_path, n_seeds, capsys):
+def test_too_small_a_baseline_is_not_green(tmp_path, n_seeds, capsys):
     path = gate_file(tmp_path)
     gate = load_gate(path)
-    reference_folder(tmp_path / "reference", gate, n_seeds)
+    baseline_folder(tmp_path / "baseline", gate, n_seeds)
     fresh_folder(tmp_path / "fresh", gate)
     code, bad, _ = judged(tmp_path, path, capsys)
     assert code == INCOMPLETE
     assert bad[f"{PUBLISHED} mnist/nll"] == "missing"
 
 
-def test_a_failed_reference_seed_is_not_dropped(tmp_path, capsys):
-    path, gate, reference, _ = folders(tmp_path)
-    for made in planned_records(gate, gate.cell(PUBLISHED), range(9))[8:]:
-        write(reference, changed(made, outcome="failed", reason="out of memory"))
+def test_a_failed_baseline_seed_is_not_dropped(tmp_path, capsys):
+    path, gate, baseline, _ = folders(tmp_path)
+    for made in planned_records(gate, gate.trained_run(PUBLISHED), range(9))[8:]:
+        write(baseline, changed(made, outcome="failed", reason="out of memory"))
     code, bad, _ = judged(tmp_path, path, capsys)
     assert (code, bad[f"{PUBLISHED} mnist/nll"]) == (INCOMPLETE, "missing")
 
 
-def test_a_reference_with_fresh_seeds_is_not_green(tmp_path, capsys):
-    path, gate, reference, _ = folders(tmp_path)
-    write(reference, planned_records(gate, gate.cell(PUBLISHED), [1000])[0])
+def test_a_baseline_with_fresh_seeds_is_not_green(tmp_path, capsys):
+    path, gate, baseline, _ = folders(tmp_path)
+    write(baseline, planned_records(gate, gate.trained_run(PUBLISHED), [1000])[0])
     code, bad, found = judged(tmp_path, path, capsys)
     assert code != 0
     assert bad[f"{PUBLISHED} mnist/nll"] == "missing"
-    assert "seed 1000 is a reference seed" in json.dumps(found)
+    assert "seed 1000 is a baseline seed" in json.dumps(found)
 
 
 def lose(fresh):
@@ -138,7 +138,7 @@ def of_another_plan(fresh):
 
 
 @pytest.mark.parametrize("fault", [lose, skip, of_another_plan])
-def test_a_cell_without_numbers_is_not_green(tmp_path, fault, capsys):
+def test_a_trained_run_without_numbers_is_not_green(tmp_path, fault, capsys):
     path, _, _, fresh = folders(tmp_path)
     fault(fresh)
     assert judged(tmp_path, path, capsys)[:2] == (INCOMPLETE, {TOY: "missing"})
@@ -151,31 +151,31 @@ def test_what_is_not_finite_fails(tmp_path, changes, capsys):
     assert judged(tmp_path, path, capsys)[:2] == (FAILED, {TOY: "fail"})
 
 
-def diverging(tmp_path, fresh_seeds="", reference_seeds="8", n_reference=9, **options):
-    """Return a gate file, and folders in which a ninth reference seed and fresh ones diverged."""
-    path, gate, reference, fresh = folders(tmp_path, **options)
-    for seed in range(8, n_reference):
-        write(reference, *planned_records(gate, gate.cell(TOY_CELL), [seed]))
-    for store, seeds in ((reference, reference_seeds), (fresh, fresh_seeds)):
+def diverging(tmp_path, fresh_seeds="", baseline_seeds="8", n_baseline=9, **options):
+    """Return a gate file, and folders in which a ninth baseline seed and fresh ones diverged."""
+    path, gate, baseline, fresh = folders(tmp_path, **options)
+    for seed in range(8, n_baseline):
+        write(baseline, *planned_records(gate, gate.trained_run(TOY_TRAINED_RUN), [seed]))
+    for store, seeds in ((baseline, baseline_seeds), (fresh, fresh_seeds)):
         if seeds:
             change(store, f"toy_bbb/*seed{seeds}__*", **LOST)
     return path
 
 
-def test_a_seed_may_diverge_where_some_of_the_reference_did(tmp_path, capsys):
-    # 1 of 2 fresh seeds beside 1 of 9: of 11 seeds 2 diverged, both in the reference with C(9,2)/C(11,2) = 36/55, so
+def test_a_seed_may_diverge_where_some_of_the_baseline_did(tmp_path, capsys):
+    # 1 of 2 fresh seeds beside 1 of 9: of 11 seeds 2 diverged, both in the baseline with C(9,2)/C(11,2) = 36/55, so
     # that p = 19/55 = .345, adjusted it is more
     assert divergence_p(1, 9, 1, 2) == pytest.approx(19 / 55)
     code, bad, found = judged(tmp_path, diverging(tmp_path, fresh_seeds="1001"), capsys)
     assert (code, bad) == (0, {})
-    row, counts = (row for row in found["checks"] if row["cell"] == TOY_CELL)
+    row, counts = (row for row in found["checks"] if row["trained run"] == TOY_TRAINED_RUN)
     assert (row["text"], row["k"], row["m"]) == ("1 of 2 fresh seeds diverged", 8, 1)
-    assert counts["text"].startswith("1 of 2 fresh seeds, 1 of 9 of the reference, adjusted p ")
+    assert counts["text"].startswith("1 of 2 fresh seeds, 1 of 9 of the baseline, adjusted p ")
 
 
 # 2 of 3 fresh seeds beside 1 of 50: of 53 seeds 3 diverged, of which the fresh ones have two or three with
 # (C(3,2) 50 + 1) / C(53,3) = 151/23426 = .0064, times 6 p-values .039
-TWO_OF_THREE = {"old": "seeds = 2", "new": "", "n_reference": 50, "fresh_seeds": "100[01]"}
+TWO_OF_THREE = {"old": "seeds = 2", "new": "", "n_baseline": 50, "fresh_seeds": "100[01]"}
 
 
 @pytest.mark.parametrize(
@@ -183,31 +183,31 @@ TWO_OF_THREE = {"old": "seeds = 2", "new": "", "n_reference": 50, "fresh_seeds":
     [
         ({"fresh_seeds": "100*"}, FAILED, {TOY: "fail", TOY_DIVERGED: "fail"}, "every fresh seed diverged"),
         (TWO_OF_THREE, FAILED, {TOY_DIVERGED: "fail"}, "adjusted p 0.039"),
-        ({"reference_seeds": "3", "n_reference": 8}, INCOMPLETE, {TOY: "missing"}, "7 of 8 seeds"),
+        ({"baseline_seeds": "3", "n_baseline": 8}, INCOMPLETE, {TOY: "missing"}, "7 of 8 seeds"),
     ],
-    ids=["all fresh seeds", "more than the reference", "leaves too few"],
+    ids=["all fresh seeds", "more than the baseline", "leaves too few"],
 )
-def test_what_diverged_seeds_of_the_reference_excuse(tmp_path, options, code, bad, words, capsys):
+def test_what_diverged_seeds_of_the_baseline_excuse(tmp_path, options, code, bad, words, capsys):
     *said, found = judged(tmp_path, diverging(tmp_path, **options), capsys)
     assert said == [code, bad]
     assert words in json.dumps(found)
 
 
-def test_diverged_seeds_of_the_reference_excuse_no_absence(tmp_path, capsys):
+def test_diverged_seeds_of_the_baseline_excuse_no_absence(tmp_path, capsys):
     path = diverging(tmp_path)
     lose(Store(tmp_path / "fresh"))
     assert judged(tmp_path, path, capsys)[:2] == (INCOMPLETE, {TOY: "missing"})
 
 
 @given(st.integers(0, 9), st.integers(0, 4))
-def test_the_test_of_diverged_seeds_is_scipys(of_reference, of_fresh):
-    table = [[of_fresh, 4 - of_fresh], [of_reference, 9 - of_reference]]
+def test_the_test_of_diverged_seeds_is_scipys(of_baseline, of_fresh):
+    table = [[of_fresh, 4 - of_fresh], [of_baseline, 9 - of_baseline]]
     expected = stats.fisher_exact(table, alternative="greater").pvalue
-    assert divergence_p(of_reference, 9, of_fresh, 4) == pytest.approx(expected)
+    assert divergence_p(of_baseline, 9, of_fresh, 4) == pytest.approx(expected)
 
 
 def test_false_alarms_are_as_rare_as_said():
-    # 2,000 gates of 12 metrics, 8 reference and 3 fresh seeds, unchanged code: standard error of .05 is .0049
+    # 2,000 gates of 12 metrics, 8 baseline and 3 fresh seeds, unchanged code: standard error of .05 is .0049
     source, alarms = np.random.default_rng(3), 0
     for _ in range(2_000):
         runs = [Samples.of(row) for row in source.normal(size=(12, 11)).tolist()]

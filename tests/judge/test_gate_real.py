@@ -8,7 +8,7 @@ from msgspec import structs
 
 from bench.core.store import Store
 from bench.judge.gate.config import load_gate
-from bench.judge.gate.fresh import fresh_cells, run_fresh
+from bench.judge.gate.fresh import fresh_trained_runs, run_fresh
 from bench.judge.gate.judge import FAIL, PASS, judge
 from bench.plan.recipes import PROFILES, Profile, build
 from bench.run import process
@@ -18,15 +18,16 @@ from benchmarks.power import FAULTS, planted
 from tests.run.watching import Recorder
 
 # The KL makes most of linear_bbb's loss, some 360 nats here. A few seeds in a hundred start 40 nats worse than the
-# rest, so this cell has a margin. The other two cells have none, because the spread of their seeds alone shows the
-# faults: Adam at twice the rate moves mlp twice as far, and dropout left on shows in the network without dropout.
+# rest, so this trained run has a margin. The other two trained runs have none, because the spread of their seeds alone
+# shows the faults: Adam at twice the rate moves mlp twice as far, and dropout left on shows in the network without
+# dropout.
 TEXT = """
 schema = 1
 profile = "smoke"
 device = "cpu"
 precision = "float32"
 alpha = 0.05
-reference_seeds = 8
+baseline_seeds = 8
 fresh_seeds = [1000, 1001]
 limit_s = 60
 
@@ -48,7 +49,7 @@ recipes = ["corrected"]
 protocol = "common"
 metrics = [{ key = "mnist/mean_network/nll", margin = 0.0, reason = "r" }]
 """
-CAUGHT = {  # fault -> (approach whose cell is gated, a check that must fail)
+CAUGHT = {  # fault -> (approach whose trained run is gated, a check that must fail)
     "kl-scale": ("linear_bbb", "linear_bbb/corrected/common last epoch"),
     "learning-rate": ("mlp", "mlp/corrected/common mnist/nll"),
     "dropout-on": ("dropout_fcn", "dropout_fcn/corrected/common mnist/mean_network/nll"),
@@ -63,15 +64,15 @@ SHORT = Profile("smoke", epochs=1, steps_per_epoch=60, rows=128, draws=4, common
 
 @pytest.fixture(scope="module")
 def real(tmp_path_factory):
-    """Yield a gate and the folder of its reference: eight real seeds of small networks for every cell."""
+    """Yield a gate and the folder of its baseline: eight real seeds of small networks for every trained run."""
     root = tmp_path_factory.mktemp("gate")
     (root / "gate.toml").write_text(TEXT)
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(PROFILES, "smoke", SHORT)
         patch.setattr(process, "build", small)
         gate = load_gate(root / "gate.toml")
-        reference = [planned for cell in gate.cells for planned in gate.planned(cell, range(8))]
-        run(reference, Store(root), Options(str(root), threads=1, retain=False), Recorder(), "inline")
+        baseline = [planned for trained_run in gate.trained_runs for planned in gate.planned(trained_run, range(8))]
+        run(baseline, Store(root), Options(str(root), threads=1, retain=False), Recorder(), "inline")
         yield gate, root
 
 
@@ -87,7 +88,7 @@ def gated(real, folder, approaches=(), plant=contextlib.nullcontext):
     with plant():
         run_fresh(gate, folder, 1, Recorder(), "inline")
     report = judge(gate, root, folder)
-    return report, {f"{check.cell} {check.key}": check.state for check in report.checks}
+    return report, {f"{check.trained_run} {check.key}": check.state for check in report.checks}
 
 
 def test_every_fault_has_its_check():
@@ -97,7 +98,7 @@ def test_every_fault_has_its_check():
 def test_an_unchanged_rerun_passes(real, tmp_path):
     report, states = gated(real, tmp_path)
     assert report.passed, [name for name, state in states.items() if state != PASS]
-    assert len(fresh_cells(report.gate)) == 6
+    assert len(fresh_trained_runs(report.gate)) == 6
 
 
 @pytest.mark.parametrize("name", CAUGHT)

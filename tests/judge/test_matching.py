@@ -9,7 +9,7 @@ import pytest
 from bench.core.errors import StoreError
 from bench.core.records import Record
 from bench.judge.claims import match, measure
-from bench.judge.samples import Gap, Samples, gather
+from bench.judge.samples import MissingValue, Samples, gather
 from tests.judge.claims import BY_ID, CLAIMS, made, results
 from tests.synthetic import record
 
@@ -19,7 +19,7 @@ def test_every_claim_gets_a_row_in_its_order_with_a_number_or_a_reason():
         rows = match(CLAIMS, results(records))
         assert [row.claim.id for row in rows] == list(BY_ID)
         for row in rows:
-            assert row.sample.n or row.sample.gap.reason
+            assert row.sample.n or row.sample.missing_value.reason
 
 
 def test_mean_and_spread_over_seeds():
@@ -40,7 +40,9 @@ def test_only_the_published_recipe_and_protocol_count():
         record("linear_bbb", metrics={key: 0.5}),
     ]
     (row,) = match([made()], results(others))
-    assert row.sample == Samples(gap=Gap("not run", "no record of this cell; python -m bench run makes it"))
+    assert row.sample == Samples(
+        missing_value=MissingValue("not run", "no record of this trained run; python -m bench run makes it")
+    )
 
 
 def test_a_number_of_an_epoch_comes_from_that_epoch():
@@ -85,7 +87,7 @@ def test_a_number_of_an_epoch_comes_from_that_epoch():
 )
 def test_reasons(stage, changes, code, reason):
     sample = measure(made(stage=stage), [record("mlp", **changes)])
-    assert sample.gap == Gap(code, reason, is_fault=code in ("diverged", "not finite"))
+    assert sample.missing_value == MissingValue(code, reason, is_fault=code in ("diverged", "not finite"))
 
 
 def test_one_seed_is_not_counted_twice():
@@ -96,26 +98,28 @@ def test_one_seed_is_not_counted_twice():
 def test_without_the_worked_example_its_claims_say_so(monkeypatch):
     monkeypatch.setitem(sys.modules, "implementations.worked_example", None)
     sample = measure(BY_ID["feldman2018.worked_example.w"], [])
-    assert sample.gap is not None
-    assert sample.gap.reason.startswith("the closed form cannot be computed")
+    assert sample.missing_value is not None
+    assert sample.missing_value.reason.startswith("the closed form cannot be computed")
 
 
 def diverged(seed: int, reason: str) -> Record:
     return record("mlp", seed=seed, outcome="diverged", reason=reason)
 
 
-def read(found: Record) -> float | Gap:
-    return Gap("no data", "letters are not there") if found.seed == 0 else float(found.seed)
+def read(found: Record) -> float | MissingValue:
+    return MissingValue("no data", "letters are not there") if found.seed == 0 else float(found.seed)
 
 
 def test_the_note_names_every_seed_that_is_not_counted_and_each_reason_once():
     found = gather([*(record("mlp", seed=seed) for seed in (2, 3)), diverged(5, "nan"), diverged(1, "nan")], read)
     assert found.values == (2.0, 3.0)
-    assert found.gap == Gap("*", "2 of 4 seeds not counted (seeds 1, 5 diverged: nan)", is_fault=True)
+    assert found.missing_value == MissingValue(
+        "*", "2 of 4 seeds not counted (seeds 1, 5 diverged: nan)", is_fault=True
+    )
 
 
 def test_a_seed_that_diverged_is_a_fault_also_behind_a_harmless_reason():
     found = gather([record("mlp", seed=0), diverged(1, "nan"), record("mlp", seed=2)], read)
-    assert found.gap == Gap(
+    assert found.missing_value == MissingValue(
         "*", "2 of 3 seeds not counted (seed 0 no data: letters are not there; seed 1 diverged: nan)", is_fault=True
     )

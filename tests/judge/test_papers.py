@@ -14,7 +14,7 @@ from bench.plan.recipes import resolve
 from bench.plan.registry import manifest
 from bench.show.figures import learning
 from bench.show.figures.style import style
-from bench.show.material import Material
+from bench.show.inputs import Inputs
 from bench.show.tables.blundell2015 import blundell_table
 from bench.show.tables.blundell2015_answer import can_it_be_reproduced, in_one_line
 from bench.show.tables.blundell2015_choices import noise_left, worth_of_choices
@@ -209,10 +209,10 @@ def test_a_choice_that_lowers_the_error_is_not_denied_and_unlike_numbers_of_seed
 
 
 def test_seeds_that_diverged_are_those_of_the_changed_fits_whatever_the_others_did():
-    rung = [*records(f"{SHORT}+adam", [0.02] * 4), *diverged(f"{SHORT}+adam", 4)]
+    single_change = [*records(f"{SHORT}+adam", [0.02] * 4), *diverged(f"{SHORT}+adam", 4)]
     said = "Fits that diverged: 1 of 5 with Adam at 0.001."
-    assert worth_of_choices(results(rung)) == said
-    assert worth_of_choices(results([*records(SHORT, [0.018, 0.018]), *diverged(SHORT, 2), *rung])) == said
+    assert worth_of_choices(results(single_change)) == said
+    assert worth_of_choices(results([*records(SHORT, [0.018, 0.018]), *diverged(SHORT, 2), *single_change])) == said
     nothing = "The choices that the paper leaves open have not run yet: docs/blundell2015.md has the commands."
     assert worth_of_choices(results(diverged(SHORT, 0))) == nothing
 
@@ -298,7 +298,7 @@ def test_the_command_and_the_figure(folder, capsys):
     assert {row["number"] for row in json.loads(capsys.readouterr().out)} == set(CLAIMS)
     assert main(["verdict", SMALL, "--results", str(folder)]) == USAGE
     assert "a paper with a table of its own; give its name alone" in capsys.readouterr().err
-    (figure,) = learning.make(Material(folder))
+    (figure,) = learning.make(Inputs(folder))
     assert "scale mixture 2" in figure.caption
     with style():
         (axes,) = figure.draw().axes
@@ -309,4 +309,4 @@ def test_the_command_and_the_figure(folder, capsys):
 
 
 def test_without_records_there_is_no_figure(tmp_path):
-    assert list(learning.make(Material(tmp_path))) == []
+    assert list(learning.make(Inputs(tmp_path))) == []

@@ -9,16 +9,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bench.judge.comparison import AGREES, COARSE, DIFFERS, Reported, against_reported
-from bench.judge.samples import Gap, Samples
+from bench.judge.samples import MissingValue, Samples
 from bench.judge.stats.one_more_run import best_of_p
 from bench.judge.stats.rule import EXACT, NOT_EXACT, NOT_RUN, OUTCOMES, TOO_FEW, judge_one
 from bench.show.outcomes import why
 from tests.judge.claims import BY_ID, FINAL, FIVE
 
 
-def verdict(values, reported, n_claims=1, gap=None, **changes):
+def verdict(values, reported, n_claims=1, missing_value=None, **changes):
     claim = msgspec.structs.replace(FINAL, stage="final", printed=repr(reported), **changes)
-    return judge_one(claim, Samples.of(tuple(values), gap), n_claims)
+    return judge_one(claim, Samples.of(tuple(values), missing_value), n_claims)
 
 
 def of_one_run(runs, reported):
@@ -96,13 +96,15 @@ def test_equal_seeds_say_nothing_of_a_report_beside_them():
 
 
 def test_a_failed_seed_is_not_dropped():
-    found = verdict(FIVE, 0.977, gap=Gap("*", "1 of 6 seeds not counted (seed 3 diverged: train_loss is nan)"))
+    found = verdict(
+        FIVE, 0.977, missing_value=MissingValue("*", "1 of 6 seeds not counted (seed 3 diverged: train_loss is nan)")
+    )
     assert found.outcome == TOO_FEW
     assert "diverged" in why(found)
 
 
 def test_nothing_measured_says_why():
-    found = verdict((), 0.977, gap=Gap("no data", "notmnist459 is not here"))
+    found = verdict((), 0.977, missing_value=MissingValue("no data", "notmnist459 is not here"))
     assert (found.outcome, why(found)) == (NOT_RUN, "notmnist459 is not here")
 
 

@@ -14,7 +14,7 @@ from bench.core.store import Store
 from bench.judge.claims import ClaimRow
 from bench.judge.comparison import AGREES, DIFFERS, Reported
 from bench.judge.results import Results
-from bench.judge.samples import Gap, Samples
+from bench.judge.samples import MissingValue, Samples
 from bench.judge.stats.curves import SEEN_BEFORE, curve_on_scale, curves
 from bench.judge.stats.rule import EXACT, NOT_RUN, TOO_FEW, OnScale, is_exact
 from bench.judge.stats.verdicts import judge
@@ -26,12 +26,12 @@ from tests.judge.claims import BY_ID, FINAL, FIVE
 from tests.synthetic import record
 
 
-def row(values, reported=None, gap=None, **changes):
+def row(values, reported=None, missing_value=None, **changes):
     """Return a claim of an exactly printed number with these seeds."""
     claim = msgspec.structs.replace(FINAL, **{"stage": "final", **changes})
     if reported is not None:
         claim = msgspec.structs.replace(claim, printed=repr(reported))
-    return ClaimRow(claim, Samples.of(tuple(values), gap))
+    return ClaimRow(claim, Samples.of(tuple(values), missing_value))
 
 
 def on_scale(ours, low, high=None):
@@ -83,7 +83,9 @@ def test_the_last_test_accuracy_is_also_a_claim_by_itself():
     assert [one.is_point for one in found.verdicts] == [True, True, True, False, False]
     assert found.verdicts[-1].level == pytest.approx(0.05 / 3)  # the curve, its last point, the end result
     # where the last epoch was not measured, no other takes its place
-    (unfinished, *_) = judge([*curve[:3], row((), 0.977, id="e4", stage="epoch:4", gap=Gap("n/a", "short"))]).curves
+    (unfinished, *_) = judge(
+        [*curve[:3], row((), 0.977, id="e4", stage="epoch:4", missing_value=MissingValue("n/a", "short"))]
+    ).curves
     assert (len(unfinished.rows), unfinished.n_points) == (3, 4)
 
 
@@ -124,7 +126,7 @@ def test_a_curve_a_little_high_everywhere_is_seen():
 
 def test_a_curve_with_a_failed_seed_has_too_few():
     rows = curve_rows([FIVE] * 3, [0.977] * 3)
-    failed = dataclasses.replace(rows[1], sample=Samples.of(FIVE, Gap("*", "seed 5 diverged")))
+    failed = dataclasses.replace(rows[1], sample=Samples.of(FIVE, MissingValue("*", "seed 5 diverged")))
     found = judge([rows[0], failed, rows[2]])
     assert found.curves[0].outcome == TOO_FEW
     assert "diverged" in why(found.curves[0])
@@ -169,7 +171,7 @@ def test_every_step_is_printed_with_its_numbers():
 def test_the_steps_of_other_outcomes():
     exact = ClaimRow(BY_ID["feldman2018.worked_example.w"], Samples.of((4.55611,)))
     assert "does every value print as reported? yes" in explain(judge([exact]), judge([exact]).verdicts[0])
-    few, none = row(FIVE[:4], 0.977), row((), 0.977, gap=Gap("no data", "not here"))
+    few, none = row(FIVE[:4], 0.977), row((), 0.977, missing_value=MissingValue("no data", "not here"))
     assert "no: 4, none without" in explain(judge([few]), judge([few]).verdicts[0])
     assert "did any seed measure it? no" in explain(judge([none]), judge([none]).verdicts[0])
     # difference .001, se = .001 sqrt(2/5), 8 degrees of freedom: t = .004 / se = 6.3246, whose tail is 1.13e-4
@@ -257,15 +259,15 @@ def test_a_damaged_record_stands_in_for_its_seed(tmp_path, capsys):
     def told():
         code = main(asked)
         (found,) = json.loads(capsys.readouterr().out)
-        return code, found["n"], found["verdict"], found["gap"]
+        return code, found["n"], found["verdict"], found["missing value"]
 
     assert told() == (0, 8, AGREES, None)
     broken = sorted(folder.iterdir())[3]
     whole = broken.read_bytes()
     broken.write_bytes(whole[:500])
-    *found, gap = told()
+    *found, missing_value = told()
     assert found == [INCOMPLETE, 7, TOO_FEW]
-    assert broken.name in gap
+    assert broken.name in missing_value
     # a readable record of the same seed counts instead, and no note speaks of an older record
     again = folder / f"published__published__epoch1__seed{broken.name.partition('seed')[2][0]}__ffffffff.json"
     broken.rename(again)
@@ -278,8 +280,8 @@ def test_a_damaged_record_stands_in_for_its_seed(tmp_path, capsys):
     # a file of another profile, or whose name is not a record's, does not count for any seed
     for name in ("published__published__full__seed3__00000000.json", "notes.json"):
         broken.rename(folder / name)
-        code, n, _, gap = told()
-        assert (code, n, gap) == (INCOMPLETE, 7, None)
+        code, n, _, missing_value = told()
+        assert (code, n, missing_value) == (INCOMPLETE, 7, None)
         broken = folder / name
 
 
@@ -287,7 +289,7 @@ def test_the_command_explains_one_claim(tmp_path, capsys):
     assert main(["verdict", "feldman2018.bbb.noise_entropy", "--results", str(tmp_path)]) == 0
     text = capsys.readouterr().out
     assert "a tenth of a bit" in text
-    assert "no record of this cell" in text
+    assert "no record of this trained run" in text
     assert main(["verdict", "feldman2018.linear_bbb.noise_entropy", "--results", str(tmp_path)]) == 0
     assert capsys.readouterr().out == text
 

@@ -123,11 +123,11 @@ STATES = """
 import json, sys
 from pathlib import Path
 from bench.plan.freshness import why_stale
-from bench.plan.cells import Selection, cells
+from bench.plan.trained runs import Selection, trained runs
 from bench.core.store import Store
 
 found = {record.key: why_stale(record) for record in Store(Path(sys.argv[1])).all_records()[0]}
-keys = [cell.key for cell in cells(Selection(approaches=("linear_bbb", "mlp"), profile="smoke"))]
+keys = [trained run.key for trained run in trained runs(Selection(approaches=("linear_bbb", "mlp"), profile="smoke"))]
 print(json.dumps([found, keys]))
 """
 

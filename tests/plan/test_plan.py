@@ -7,11 +7,11 @@ from msgspec import structs
 
 from bench.core.errors import ConfigError, MissingFramework
 from bench.core.reasons import Reason
-from bench.plan.cells import USUAL_CELLS, USUAL_PROTOCOLS, Selection, cells
 from bench.plan.costs import estimate
 from bench.plan.manifests import read_manifest
 from bench.plan.recipes import PROFILES, build, recipe_names, resolve
 from bench.plan.registry import load_class, manifest, manifests
+from bench.plan.trained_runs import USUAL_PROTOCOLS, USUAL_TRAINED_RUNS, Selection, trained_runs
 from tests.synthetic import record
 
 DOCUMENTED = [name for name, entry in manifests().items() if entry.document and entry.group == "documents"]
@@ -25,10 +25,12 @@ def runnable(name):
     return True
 
 
-def test_the_three_cells_and_the_variants_are_planned():
-    planned = {(cell.approach, cell.recipe, cell.protocol) for cell in cells(Selection())}
+def test_the_three_trained_runs_and_the_variants_are_planned():
+    planned = {
+        (trained_run.approach, trained_run.recipe, trained_run.protocol) for trained_run in trained_runs(Selection())
+    }
     for name in DOCUMENTED:
-        for recipe, protocol in USUAL_CELLS:
+        for recipe, protocol in USUAL_TRAINED_RUNS:
             assert ((name, recipe, protocol) in planned) == (recipe in manifest(name).recipes)
     assert ("mxnet_bbb", "published+scale-mixture", "common") in planned
     assert ("uniform", "published", "common") in planned
@@ -37,32 +39,37 @@ def test_the_three_cells_and_the_variants_are_planned():
 
 def test_shift_measures_what_is_measured_alike_and_only_where_it_is_named():
     """It measures the fits of protocol common, except those of toys, which have no images."""
-    shifted = {cell.approach: cell for cell in cells(Selection(protocols=("shift",)))}
-    alike = {cell.approach for cell in cells(Selection(protocols=("common",)))}
+    shifted = {trained_run.approach: trained_run for trained_run in trained_runs(Selection(protocols=("shift",)))}
+    alike = {trained_run.approach for trained_run in trained_runs(Selection(protocols=("common",)))}
     assert alike - set(shifted) == {"toy_mlp", "toy_bbb"}
-    common, shift = cells(Selection(approaches=("mlp",), recipes=("corrected",), protocols=("common", "shift")))
+    common, shift = trained_runs(Selection(approaches=("mlp",), recipes=("corrected",), protocols=("common", "shift")))
     assert (common.protocol, shift.protocol) == ("common", "shift")
     assert common.fit_key == shift.fit_key
     assert common.key != shift.key
-    unnamed = cells(Selection(approaches=("mlp",), recipes=("corrected",)))
-    assert {cell.protocol for cell in unnamed} == set(USUAL_PROTOCOLS)
+    unnamed = trained_runs(Selection(approaches=("mlp",), recipes=("corrected",)))
+    assert {trained_run.protocol for trained_run in unnamed} == set(USUAL_PROTOCOLS)
 
 
 def test_all_is_the_group_of_the_documents_and_leaves_other_groups_out(monkeypatch):
     monkeypatch.setitem(manifests(), "mlp", structs.replace(manifest("mlp"), group="paper"))
-    assert "mlp" not in {cell.approach for cell in cells(Selection())}
-    found = {cell.approach for cell in cells(Selection(group="paper"))}
+    assert "mlp" not in {trained_run.approach for trained_run in trained_runs(Selection())}
+    found = {trained_run.approach for trained_run in trained_runs(Selection(group="paper"))}
     assert "mlp" in found
     assert "linear_bbb" not in found
-    assert {cell.approach for cell in cells(Selection(approaches=("mlp", "linear_bbb")))} == {"mlp", "linear_bbb"}
+    assert {trained_run.approach for trained_run in trained_runs(Selection(approaches=("mlp", "linear_bbb")))} == {
+        "mlp",
+        "linear_bbb",
+    }
     with pytest.raises(ConfigError, match=r"unknown group 'papers'; .*did you mean 'paper'"):
-        cells(Selection(group="papers"))
+        trained_runs(Selection(group="papers"))
 
 
 @pytest.mark.parametrize("name", [name for name in manifests() if runnable(name)])
 def test_keys_tell_apart_whatever_changes_a_number(name):
-    keys = [cell.key for seed in (0, 1) for cell in cells(Selection(approaches=(name,), seeds=(seed,)))]
-    keys += [cell.key for cell in cells(Selection(approaches=(name,), profile="smoke"))]
+    keys = [
+        trained_run.key for seed in (0, 1) for trained_run in trained_runs(Selection(approaches=(name,), seeds=(seed,)))
+    ]
+    keys += [trained_run.key for trained_run in trained_runs(Selection(approaches=(name,), profile="smoke"))]
     assert len(set(keys)) == len(keys)
 
 
@@ -90,12 +97,14 @@ def test_a_single_correction_is_part_of_corrected():
 
 
 def test_a_missing_framework_changes_no_key(monkeypatch):
-    before = cells(Selection(approaches=("toy_mlp",)))
+    before = trained_runs(Selection(approaches=("toy_mlp",)))
     entry = structs.replace(manifest("toy_mlp"), requires=("not_there",))
     monkeypatch.setitem(manifests(), "toy_mlp", entry)
-    without = cells(Selection(approaches=("toy_mlp",)))
-    assert [(cell.key, cell.values) for cell in without] == [(cell.key, cell.values) for cell in before]
-    assert {cell.skip.kind for cell in without} == {"no-framework"}
+    without = trained_runs(Selection(approaches=("toy_mlp",)))
+    assert [(trained_run.key, trained_run.values) for trained_run in without] == [
+        (trained_run.key, trained_run.values) for trained_run in before
+    ]
+    assert {trained_run.skip.kind for trained_run in without} == {"no-framework"}
 
 
 def test_profiles_shorten_but_never_lengthen():
@@ -111,12 +120,12 @@ def test_profiles_shorten_but_never_lengthen():
         (Selection(approaches=("mlp",), recipes=("published+lr-decy",)), "did you mean 'lr-decay'"),
         (Selection(approaches=("mlp",), recipes=("published+lr-decay+lr-decay",)), "twice"),
         (Selection(approaches=("mlp",), seeds=(-1,)), "negative"),
-        (Selection(approaches=("uniform",), protocols=("published",)), "no cell"),
+        (Selection(approaches=("uniform",), protocols=("published",)), "no trained run"),
     ],
 )
 def test_nonsense_is_one_line(selection, message):
     with pytest.raises(ConfigError, match=message) as caught:
-        cells(selection)
+        trained_runs(selection)
     assert "\n" not in str(caught.value)
 
 
@@ -128,7 +137,7 @@ def test_a_recipe_with_an_unknown_correction_is_refused(tmp_path):
         read_manifest(path)
 
 
-MLP = cells(Selection(approaches=("mlp",), recipes=("published",), protocols=("common",)))[0]
+MLP = trained_runs(Selection(approaches=("mlp",), recipes=("published",), protocols=("common",)))[0]
 
 
 def measured(fit_s=3.0, measure_s=7.0, valid=True, provenance=None, **changes):
@@ -203,11 +212,11 @@ def test_the_speed_of_a_machine_with_other_load_is_believed_within_bounds():
 
 
 def test_what_trains_nothing_costs_nothing_to_train():
-    cell = cells(Selection(approaches=("uniform",)))[0]
-    found = estimate(cell, [measured(None, 2.0, approach="uniform")])
+    trained_run = trained_runs(Selection(approaches=("uniform",)))[0]
+    found = estimate(trained_run, [measured(None, 2.0, approach="uniform")])
     assert (found.fit_s, found.measure_s) == (0.0, 2.0)
 
 
 def test_a_record_names_the_kind_of_device_and_not_its_number():
-    cell = dataclasses.replace(MLP, device="cuda:1")
-    assert cell.naming().device == "cuda"
+    trained_run = dataclasses.replace(MLP, device="cuda:1")
+    assert trained_run.naming().device == "cuda"

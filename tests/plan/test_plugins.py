@@ -15,9 +15,9 @@ from bench.cli.main import main
 from bench.core.errors import BrokenApproach
 from bench.judge.audit.check import approaches_of
 from bench.plan import plugins, registry
-from bench.plan.cells import Selection, cells
 from bench.plan.registry import broken, load_class, manifests
 from bench.plan.source_code import source_files
+from bench.plan.trained_runs import Selection, trained_runs
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 
@@ -144,9 +144,9 @@ def test_without_its_framework_it_has_the_values_in_its_text(folder, default, ra
     manifest = (EXAMPLES / "my_dropout.toml").read_text().replace("title", 'requires = ["not_there"]\ntitle', 1)
     code = f"from bench.interface import Approach\nclass McDropout(Approach):\n    rate: float = {default}"
     put(folder, "mine", code, manifest)
-    (cell,) = cells(Selection(approaches=("mine",), recipes=("published",), protocols=("common",)))
-    assert cell.skip.kind == "no-framework"
-    assert cell.values.get("rate") == rate
+    (trained_run,) = trained_runs(Selection(approaches=("mine",), recipes=("published",), protocols=("common",)))
+    assert trained_run.skip.kind == "no-framework"
+    assert trained_run.values.get("rate") == rate
 
 
 def test_places_that_hold_nothing_are_named(tmp_path, monkeypatch, capsys):
@@ -219,7 +219,7 @@ def test_one_that_cannot_be_imported_ends_as_a_skipped_record(folder, tmp_path, 
     )
     captured = capsys.readouterr()
     assert "skipped: bad" in captured.err
-    assert "1 of 2 cells done" in captured.out
+    assert "1 of 2 trained runs done" in captured.out
 
 
 @pytest.mark.parametrize("name", ["my_dropout", "conv_net"])

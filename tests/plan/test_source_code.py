@@ -14,10 +14,10 @@ from bench.core.errors import ConfigError
 from bench.core.project import RESULTS
 from bench.core.store import Store
 from bench.plan import source_code
-from bench.plan.cells import Selection, cells
 from bench.plan.recipes import build, profile, recipe_names, resolve, values_of
 from bench.plan.registry import manifest, manifests
 from bench.plan.source_code import source_files
+from bench.plan.trained_runs import Selection, trained_runs
 
 
 @pytest.mark.parametrize("name", [name for name, entry in manifests().items() if not entry.missing_framework()])
@@ -40,9 +40,9 @@ def test_every_shipped_record_has_the_key_and_the_values_of_today():
             device=record.device,
             precision=record.precision,
         )
-        (cell,) = cells(selection)
-        assert (cell.key, cell.fit_key) == (record.key, record.fit_key)
-        assert plain(cell.values) == record.recipe_values
+        (trained_run,) = trained_runs(selection)
+        assert (trained_run.key, trained_run.fit_key) == (record.key, record.fit_key)
+        assert plain(trained_run.values) == record.recipe_values
 
 
 TEXT = """

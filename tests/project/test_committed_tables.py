@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from bench.core.project import RESULTS
-from bench.show.material import Material
+from bench.show.inputs import Inputs
 from bench.show.tables.registry import one_table
 from bench.show.tables.render import render
 
@@ -23,8 +23,8 @@ def linked() -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def material():
-    return Material(RESULTS)
+def inputs():
+    return Inputs(RESULTS)
 
 
 def test_the_committed_tables_are_those_that_a_document_links():
@@ -34,7 +34,7 @@ def test_the_committed_tables_are_those_that_a_document_links():
 
 
 @pytest.mark.parametrize("name", linked())
-def test_a_committed_table_is_that_of_the_records(name, material):
+def test_a_committed_table_is_that_of_the_records(name, inputs):
     path = TOP / TABLES / name
-    made = render(one_table(material, path.stem), path.suffix.removeprefix("."))
+    made = render(one_table(inputs, path.stem), path.suffix.removeprefix("."))
     assert path.read_text(encoding="utf-8") == made, "run python -m bench table --write"

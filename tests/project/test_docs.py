@@ -11,7 +11,7 @@ from bench.show.page.content import load_documents
 TOP = Path(__file__).resolve().parents[2]
 README = (TOP / "README.md").read_text(encoding="utf-8")
 PAGES = [TOP / "README.md", *sorted((TOP / "docs").glob("*.md"))]
-WIDEST = 68  # characters in the widest cells of a row: with their margins at most 830 pixels, a page's width on GitHub
+WIDEST = 68  # characters in the widest runs of a row: with their margins at most 830 pixels, a page's width on GitHub
 MENTION = re.compile(r"\bdocs/[a-z0-9-]+\.md\b")
 SCREEN = 60  # lines
 MOST_DOCUMENTS, MOST_WORDS, MOST_TERMS = 12, 12_000, 14

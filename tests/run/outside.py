@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from bench.plan import plugins, registry
-from bench.plan.cells import Selection, cells
+from bench.plan.trained_runs import Selection, trained_runs
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLE, TOY = ROOT / "examples" / "my_dropout", ROOT / "implementations" / "toy_mlp"
@@ -45,5 +45,5 @@ def put_waiting(folder, monkeypatch):
 
 
 def chosen(name, **options):
-    """Return the cells of an approach with recipe published and protocol common."""
-    return cells(Selection(approaches=(name,), recipes=("published",), protocols=("common",), **options))
+    """Return the trained runs of an approach with recipe published and protocol common."""
+    return trained_runs(Selection(approaches=(name,), recipes=("published",), protocols=("common",), **options))

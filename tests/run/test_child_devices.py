@@ -5,21 +5,21 @@ import dataclasses
 import torch
 
 from bench.core.store import Store
-from bench.plan.cells import Selection, cells
+from bench.plan.trained_runs import Selection, trained_runs
 from bench.run import contexts, fitting
 from bench.run.options import Options
 
-MLP = cells(Selection(approaches=("mlp",), profile="smoke"))[0]
+MLP = trained_runs(Selection(approaches=("mlp",), profile="smoke"))[0]
 
 
 def on(device):
     return dataclasses.replace(MLP, device=device)
 
 
-def contexts_of(cell, store):
-    """Return the contexts of a computation that measures nothing and has no checkpoint."""
+def contexts_of(trained_run, store):
+    """Return the contexts of a seed batch that measures nothing and has no checkpoint."""
     options, measures = Options(str(store.root)), [lambda posterior, epoch: {}]
-    return contexts.Computation([cell], store, store.root / "none", measures, lambda event: None, options).contexts
+    return contexts.SeedBatch([trained_run], store, store.root / "none", measures, lambda event: None, options).contexts
 
 
 def test_training_rows_are_sent_to_the_device_at_once_and_their_names_stay():
@@ -43,8 +43,8 @@ def test_the_clock_of_an_epoch_waits_for_the_gpu(tmp_path, monkeypatch):
 
 
 def test_a_resumed_state_lies_on_the_device_of_the_fit(tmp_path, monkeypatch):
-    store, cell = Store(tmp_path), on("meta")
-    (context,) = contexts_of(cell, store)
+    store, trained_run = Store(tmp_path), on("meta")
+    (context,) = contexts_of(trained_run, store)
     kept = {f"{context.name}/weights": torch.ones(2), f"{context.name}/step": torch.tensor(3.0)}  # a fused Adam's count
     seeds = {context.name: {"epochs": [], "diverged": None}}
     info = {"epoch": 4, "seeds": seeds, "fit_keys": {}, "versions": {"recipe": {"published": 1}}}

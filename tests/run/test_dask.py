@@ -17,7 +17,7 @@ import pytest
 
 from bench.core.errors import ConfigError, OutOfTime, StoreError
 from bench.core.store import Store
-from bench.plan.cells import Selection, cells
+from bench.plan.trained_runs import Selection, trained_runs
 from bench.run import remote
 from bench.run.events import Recorded, Started
 from bench.run.executors import open_executor
@@ -29,8 +29,8 @@ from tests.run.watching import Recorder, assert_equal, results
 ROOT = Path(__file__).resolve().parents[2]
 PATIENCE_S = 600  # far more than anything takes here, on a machine as busy as may be
 LOCAL = ("--host", "127.0.0.1", "--no-dashboard")
-CHOSEN = cells(Selection(approaches=("mlp", "toy_mlp"), recipes=("published",), profile="smoke"))
-COMMON = [cell for cell in CHOSEN if (cell.approach, cell.protocol) == ("mlp", "common")]
+CHOSEN = trained_runs(Selection(approaches=("mlp", "toy_mlp"), recipes=("published",), profile="smoke"))
+COMMON = [trained_run for trained_run in CHOSEN if (trained_run.approach, trained_run.protocol) == ("mlp", "common")]
 
 
 @contextlib.contextmanager
@@ -266,11 +266,11 @@ def test_only_the_expected_files_of_a_worker_are_written(tmp_path):
     assert not (tmp_path / "outside").exists()
 
 
-@pytest.mark.parametrize("change", ["cut", "of another cell"])
+@pytest.mark.parametrize("change", ["cut", "of another trained_run"])
 def test_a_record_that_does_not_arrive_whole_is_none(tmp_path, change):
     files = do_task(fit_task(tmp_path)).files
     (name,) = [name for name in files if name.endswith(".json")]
-    other = do_task(fit_task(tmp_path, cells=CHOSEN[:1])).files
+    other = do_task(fit_task(tmp_path, trained_runs=CHOSEN[:1])).files
     found = files[name][:200] if change == "cut" else next(each for key, each in other.items() if key.endswith(".json"))
     store = Store(tmp_path / "results")
     pool = remote.DaskPool(Answering(Answer({**files, name: found})), gpu=False, workers=1)

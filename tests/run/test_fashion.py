@@ -16,9 +16,9 @@ from bench.judge.compare.verified import verify
 from bench.measure import protocols
 from bench.measure.protocols import protocol_of
 from bench.measure.stored import computed_again
-from bench.plan.cells import Selection, cells
 from bench.plan.recipes import profile, profile_of_task
 from bench.plan.registry import manifest
+from bench.plan.trained_runs import Selection, trained_runs
 from tests.measure.test_protocols import Oracle
 from tests.run.toys import go
 
@@ -58,19 +58,23 @@ def test_the_learnt_data_set_is_not_out_of_distribution():
         assert set(learnt.outside) == set(MEASURED_NAMES) - {learnt.inside}
 
 
-def test_the_cells_of_task_mnist_keep_their_keys():
+def test_the_trained_runs_of_task_mnist_keep_their_keys():
     """The key is that of a shipped record: mlp corrected x common, profile full, seed 0."""
-    (cell,) = cells(Selection(approaches=("mlp",), recipes=("corrected",), protocols=("common",)))
-    assert cell.key.startswith("83d060e1")
+    (trained_run,) = trained_runs(Selection(approaches=("mlp",), recipes=("corrected",), protocols=("common",)))
+    assert trained_run.key.startswith("83d060e1")
 
 
-def test_the_cells_of_task_fashion_are_others():
-    digits = cells(Selection(approaches=("mlp", "toy_mlp"), recipes=("published",)))
-    clothes = cells(Selection(approaches=("mlp", "toy_mlp"), recipes=("published",), profile="full_fashion"))
-    assert {cell.protocol for cell in clothes} == {"common"}  # no document reports of clothes, and toys learn points
-    assert {cell.approach for cell in clothes} == {"mlp"}
+def test_the_trained_runs_of_task_fashion_are_others():
+    digits = trained_runs(Selection(approaches=("mlp", "toy_mlp"), recipes=("published",)))
+    clothes = trained_runs(Selection(approaches=("mlp", "toy_mlp"), recipes=("published",), profile="full_fashion"))
+    assert {trained_run.protocol for trained_run in clothes} == {
+        "common"
+    }  # no document reports of clothes, and toys learn points
+    assert {trained_run.approach for trained_run in clothes} == {"mlp"}
     for name in ("key", "fit_key"):
-        assert not {getattr(cell, name) for cell in digits} & {getattr(cell, name) for cell in clothes}
+        assert not {getattr(trained_run, name) for trained_run in digits} & {
+            getattr(trained_run, name) for trained_run in clothes
+        }
 
 
 def test_the_first_part_of_a_profiles_name_gives_its_size():
@@ -132,7 +136,7 @@ def test_without_the_training_file_a_run_says_in_one_line_how_to_get_it(tmp_path
 
 
 @pytest.mark.parametrize(
-    "command", [["verdict"], ["figures", "--list"], ["ladder", "mlp"], ["table", "accuracy"], ["predict", "1.png"]]
+    "command", [["verdict"], ["figures", "--list"], ["ablation", "mlp"], ["table", "accuracy"], ["predict", "1.png"]]
 )
 def test_commands_about_the_documents_refuse_other_tasks(command, capsys):
     assert main([*command, "--profile", "full_fashion"]) == USAGE

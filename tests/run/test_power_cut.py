@@ -15,7 +15,7 @@ import pytest
 
 from bench.core import files
 from bench.core.store import Store
-from bench.plan.cells import Selection, cells
+from bench.plan.trained_runs import Selection, trained_runs
 from bench.run.events import Recorded
 from bench.run.options import Options
 from bench.run.process import work
@@ -23,7 +23,9 @@ from bench.run.runner import run
 from tests.run.watching import Recorder
 
 # Six epochs with a checkpoint after each, so that files are replaced.
-CELLS = cells(Selection(approaches=("toy_mlp",), recipes=("published",), protocols=("common",), profile="faults"))
+TRAINED_RUNS = trained_runs(
+    Selection(approaches=("toy_mlp",), recipes=("published",), protocols=("common",), profile="faults")
+)
 TORN = b"torn"
 
 
@@ -142,7 +144,7 @@ def test_a_rename_before_the_sync_would_be_seen():
 def test_after_a_power_cut_at_any_point_every_file_is_the_old_or_the_new_one(tmp_path, monkeypatch):
     with monkeypatch.context() as patch:
         disk = Disk(tmp_path / "run", patch)
-        work(CELLS, options(disk.root), disk.told)
+        work(TRAINED_RUNS, options(disk.root), disk.told)
     versions = defaultdict(set)
     for step in disk.steps:
         if step.kind == "renamed":
@@ -175,7 +177,7 @@ def test_a_disk_that_is_full_at_any_point_leaves_whole_files(full_for, tmp_path,
         (root / "fits").mkdir(parents=True)
         with monkeypatch.context() as patch:
             disk = Disk(root, patch, full_from=number + 2, full_for=full_for)  # the first two test the folder
-            ended = run(CELLS, Store(root), options(root), Recorder(), "inline")
+            ended = run(TRAINED_RUNS, Store(root), options(root), Recorder(), "inline")
             n_syncs = max(n_syncs, disk.n_syncs - 2)
         records = assert_sound(root)
         assert {record.outcome for record in records} <= {"done", "failed"}

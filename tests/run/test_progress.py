@@ -11,8 +11,8 @@ import pytest
 
 from bench.cli.ending import ending
 from bench.cli.main import main
-from bench.plan.cells import Cell
 from bench.plan.costs import CostEstimate
+from bench.plan.trained_runs import TrainedRun
 from bench.run import progress
 from bench.run.events import EpochEnded, Recorded, Started, Tick, Waiting, Warned, recorded
 from bench.run.runner import Result
@@ -22,7 +22,7 @@ from tests.synthetic import record
 STYLES = re.compile(r"\x1b\[[0-9;]*m")
 
 
-def cell(seed: int) -> Cell:
+def trained_run(seed: int) -> TrainedRun:
     (found,) = chosen("mlp", seeds=(seed,))
     return found
 
@@ -54,7 +54,7 @@ class Terminal(io.StringIO):
 
 
 def begun(groups, done=0, seconds=None, **options):
-    """Return a Progress that has begun, and its stream; `seconds`: estimates of training and measuring a cell."""
+    """Return a Progress that has begun, and its stream; `seconds`: estimates of training and measuring a run."""
     out = options.setdefault("stream", io.StringIO())
     costs = {} if seconds is None else {made.key: CostEstimate(*seconds, "") for group in groups for made in group}
     shown = progress.Progress(costs, **options)
@@ -62,8 +62,8 @@ def begun(groups, done=0, seconds=None, **options):
     return shown, out
 
 
-def test_a_pipe_sometimes_gets_a_line_with_cell_epoch_loss_and_time_left(clock):
-    first, second = cell(0), cell(1)
+def test_a_pipe_sometimes_gets_a_line_with_trained_run_epoch_loss_and_time_left(clock):
+    first, second = trained_run(0), trained_run(1)
     # 60 s of training and 4 s of measuring a fit: 2 x 64 s = 128 s, which are 2 minutes.
     shown, out = begun([[first], [second]], done=1, seconds=(60, 4))
     shown.event([first], Started(first.key))
@@ -76,7 +76,7 @@ def test_a_pipe_sometimes_gets_a_line_with_cell_epoch_loss_and_time_left(clock):
     shown.event([second], Warned("the disk is full"))
     shown.finish()
     assert out.getvalue().splitlines() == [
-        "3 cells, 1 done already, 2 to do; expected 2 min",
+        "3 trained runs, 1 done already, 2 to do; expected 2 min",
         # 4 epochs of 16 s, 4 s of measuring, and 64 s of the other fit: 64 + 4 + 64 = 132 s
         "[2/3] mlp published x common, seed 0: epoch 6/10, training 64 s more, train_loss 0.25; 2 min left in total",
         # The seventh epoch took no time, so that none is left of this training; its 4 s of measuring are over.
@@ -86,8 +86,8 @@ def test_a_pipe_sometimes_gets_a_line_with_cell_epoch_loss_and_time_left(clock):
     ]
 
 
-def test_a_done_cell_has_its_time_and_result_and_no_line_comes_twice(clock):
-    made = cell(0)
+def test_a_done_trained_run_has_its_time_and_result_and_no_line_comes_twice(clock):
+    made = trained_run(0)
     shown, out = begun([[made]], seconds=(60, 4))
     shown.event([made], Started(made.key))
     for _ in range(3):
@@ -101,7 +101,7 @@ def test_a_done_cell_has_its_time_and_result_and_no_line_comes_twice(clock):
 
 
 def test_the_estimate_learns_from_what_finished_fits_took(clock):
-    made = [cell(seed) for seed in range(3)]
+    made = [trained_run(seed) for seed in range(3)]
     # 64 s are expected of each fit, and the first takes 128: so each of the others, not begun, is expected to take 128
     shown, out = begun([[one] for one in made], seconds=(60, 4))
     shown.event([made[0]], Started(made[0].key))
@@ -121,13 +121,13 @@ def test_the_result_of_short_epochs_is_not_shown():
 
 
 def test_without_estimates_the_time_is_not_guessed(clock):
-    shown, out = begun([[cell(0)]])
-    shown.event([cell(0)], Started(cell(0).key))
+    shown, out = begun([[trained_run(0)]])
+    shown.event([trained_run(0)], Started(trained_run(0).key))
     clock[0] += 20
-    shown.event([cell(0)], EpochEnded(1, 2, {"a/loss": None}, 8))
+    shown.event([trained_run(0)], EpochEnded(1, 2, {"a/loss": None}, 8))
     said = "8 seeds together, epoch 1/2, training 20 s more, loss not finite; no estimate yet"
     assert out.getvalue().splitlines() == [
-        "1 cell, 0 done already, 1 to do; no estimate yet",
+        "1 trained run, 0 done already, 1 to do; no estimate yet",
         f"[1/1] mlp published x common, seed 0: {said}",
     ]
 
@@ -135,18 +135,18 @@ def test_without_estimates_the_time_is_not_guessed(clock):
 @pytest.mark.parametrize(("n", "words"), [(3, "expected 60 s"), (1, "expected 40 s")])
 def test_fits_that_will_run_at_once_share_the_expected_time(n, words, clock):
     """Three fits of 40 s, two at a time: 60 s. One fit takes 40 s, however many could run."""
-    _, out = begun([[cell(seed)] for seed in range(n)], seconds=(40, 0), at_once=2)
+    _, out = begun([[trained_run(seed)] for seed in range(n)], seconds=(40, 0), at_once=2)
     assert out.getvalue().endswith(f"{words}\n")
 
 
 def test_fits_that_run_at_once_share_the_time_left_and_a_waiting_one_does_not_count(clock):
-    cells = [cell(seed) for seed in range(3)]
-    shown, out = begun([[made] for made in cells], seconds=(60, 0))
-    for made in cells[:2]:
+    trained_runs = [trained_run(seed) for seed in range(3)]
+    shown, out = begun([[made] for made in trained_runs], seconds=(60, 0))
+    for made in trained_runs[:2]:
         shown.event([made], Started(made.key))
-    shown.event([cells[2]], Waiting())
+    shown.event([trained_runs[2]], Waiting())
     clock[0] += 20
-    shown.event([cells[0]], Tick())
+    shown.event([trained_runs[0]], Tick())
     # 3 x 60 s, less 20 s of each (also of the waiting one, on which another process works), by two at once: 60 s.
     lines = out.getvalue().splitlines()[1:]
     assert [line.split(": ")[1] for line in lines] == [
@@ -157,14 +157,14 @@ def test_fits_that_run_at_once_share_the_time_left_and_a_waiting_one_does_not_co
 
 
 def test_a_terminal_has_bars_that_disappear_and_lines_that_stay(clock):
-    made = cell(0)
+    made = trained_run(0)
     shown, out = begun([[made]], stream=Terminal())
     shown.event([made], epoch(1))
     shown.event([made], Recorded(made.key, "failed", "no memory"))
     shown.finish()
     shown.finish()
     text = out.getvalue()
-    assert text.startswith("1 cell, 0 done already")
+    assert text.startswith("1 trained run, 0 done already")
     assert "[1/1] mlp published x common, seed 0: \x1b[31mfailed\x1b[0m: no memory\n" in text
     assert text.rindex("\x1b[?25h") > text.rindex("\x1b[?25l")  # the cursor is back
     assert text.endswith("\x1b[2K")  # and the bars are gone
@@ -173,7 +173,7 @@ def test_a_terminal_has_bars_that_disappear_and_lines_that_stay(clock):
 @pytest.mark.parametrize("terminal", [True, False])
 def test_control_characters_of_a_reason_do_not_reach_the_terminal(terminal, clock, monkeypatch):
     monkeypatch.setenv("NO_COLOR", "1")
-    made = cell(0)
+    made = trained_run(0)
     shown, out = begun([[made]], stream=Terminal() if terminal else io.StringIO())
     shown.event([made], Warned("full\x1b[2J"))
     shown.event([made], Recorded(made.key, "failed", "\x1b]0;title\x07 and\na second line"))
@@ -184,7 +184,7 @@ def test_control_characters_of_a_reason_do_not_reach_the_terminal(terminal, cloc
 
 @pytest.mark.parametrize("terminal", [True, False])
 def test_nothing_at_all_is_shown_when_quiet(terminal, clock):
-    made = cell(0)
+    made = trained_run(0)
     shown, out = begun([[made]], quiet=True, stream=Terminal() if terminal else io.StringIO())
     clock[0] += 20
     shown.event([made], epoch(1))
@@ -227,17 +227,17 @@ def arguments(**changes) -> argparse.Namespace:
 
 
 def test_the_end_says_what_comes_next():
-    results = [Result(cell(0), "done", "", was_there=True), Result(cell(1), "done", "", was_there=False)]
+    results = [Result(trained_run(0), "done", "", was_there=True), Result(trained_run(1), "done", "", was_there=False)]
     lines = ending(results, 100, arguments(results=Path("my results")), None)
     assert [line.plain for line in lines] == [
-        "2 of 2 cells done, 1 of them in this call, in 2 min",
+        "2 of 2 trained runs done, 1 of them in this call, in 2 min",
         "next: python -m bench verdict --results 'my results'",
     ]
 
 
 def test_the_next_command_has_the_seed_and_the_approach_path():
     """The seed has a comma: `--seeds 4` would mean seeds 0 to 3."""
-    failed = Result(cell(4), "failed", "it raised", was_there=False)
+    failed = Result(trained_run(4), "failed", "it raised", was_there=False)
     lines = ending([failed], 1, arguments(seeds=(4,), approach_path="examples"), None)
     assert lines[-2].plain == "next: python -m bench status mlp --seeds 4, --approach-path examples lists all"
 
@@ -247,23 +247,25 @@ def test_the_next_command_has_the_seed_and_the_approach_path():
     [("mlp", "verdict"), ("blundell_bbb", "verdict blundell2015"), ("deep_ensemble", "table methods")],
 )
 def test_the_end_names_the_command_that_shows_the_numbers(approach, shown):
-    done = Result(dataclasses.replace(cell(0), approach=approach), "done", "", was_there=False)
+    done = Result(dataclasses.replace(trained_run(0), approach=approach), "done", "", was_there=False)
     assert ending([done], 1, arguments(), None)[-1].plain == f"next: python -m bench {shown}"
 
 
 def test_the_end_groups_failures_and_names_the_command_that_lists_them():
-    results = [Result(cell(0), "done", "", was_there=False)]
-    results += [Result(cell(seed), "failed", "no memory left on this machine", was_there=False) for seed in (1, 2)]
-    results += [Result(cell(3), "diverged", "loss is nan", was_there=True)]
-    results += [Result(cell(seed), "skipped", f"reason {seed}", was_there=False) for seed in (4, 5)]
+    results = [Result(trained_run(0), "done", "", was_there=False)]
+    results += [
+        Result(trained_run(seed), "failed", "no memory left on this machine", was_there=False) for seed in (1, 2)
+    ]
+    results += [Result(trained_run(3), "diverged", "loss is nan", was_there=True)]
+    results += [Result(trained_run(seed), "skipped", f"reason {seed}", was_there=False) for seed in (4, 5)]
     chosen = arguments(all=True, seeds=(0, 1, 2, 3, 4, 5), recipe=["corrected"], profile="smoke")
     assert [line.plain for line in ending(results, 3, chosen, 60)] == [
         "failed: mlp published x common, seed 1 and 1 more: no memor…",
         "diverged: mlp published x common, seed 3: loss is nan",
-        "2 more cells ended for 2 other reasons",
-        "1 of 6 cells done, 1 of them in this call, in 3 s",
+        "2 more trained runs ended for 2 other reasons",
+        "1 of 6 trained runs done, 1 of them in this call, in 3 s",
         "next: python -m bench status --all --recipe corrected --seeds 6 --profile smoke lists all",
-        "run the same command again to retry the cells that are failed or skipped",
+        "run the same command again to retry the trained runs that are failed or skipped",
     ]
 
 

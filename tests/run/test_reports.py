@@ -2,7 +2,7 @@
 
 import pytest
 
-from bench.core.reasons import LONGEST, in_words, told
+from bench.core.reasons import LONGEST, in_words, message_reason
 from bench.core.records import LONGEST_DETAIL
 from bench.core.store import Store
 from bench.run.existing import existing
@@ -33,14 +33,14 @@ McDropout.fit = fit
 
 
 def stored(tmp_path, monkeypatch, text):
-    """Run an approach of this code, and return the record that a reader gets of its one cell."""
+    """Run an approach of this code, and return the record that a reader gets of its one trained run."""
     put(tmp_path, monkeypatch, "reports", text)
     store = Store(tmp_path / "results")
-    cells = chosen("reports", profile="faults", seeds=(0,))
-    (result,) = run(cells, store, Options(str(store.root), threads=1), Recorder(), "inline")
+    trained_runs = chosen("reports", profile="faults", seeds=(0,))
+    (result,) = run(trained_runs, store, Options(str(store.root), threads=1), Recorder(), "inline")
     (record,), problems = store.all_records()
     assert problems == []
-    assert record == existing(cells[0], store)
+    assert record == existing(trained_runs[0], store)
     assert record.outcome == result.outcome
     return record
 
@@ -87,4 +87,4 @@ def test_a_long_message_and_a_long_traceback_are_cut(tmp_path, monkeypatch):
     record = stored(tmp_path, monkeypatch, FAILING)
     assert in_words(record.reason).startswith("ValueError: a")
     assert len(record.detail) <= LONGEST_DETAIL
-    assert len(in_words(told("crashed", "x" * 12_000_000))) == LONGEST + len("...")
+    assert len(in_words(message_reason("crashed", "x" * 12_000_000))) == LONGEST + len("...")

@@ -11,13 +11,13 @@ from msgspec import structs
 
 from bench.cli.main import main
 from bench.core.metric_table import metrics
-from bench.core.reasons import Reason, in_words, told
+from bench.core.reasons import Reason, in_words, message_reason
 from bench.core.records import Versions
 from bench.core.store import Store
 from bench.data.manifest import data_hashes
 from bench.plan import freshness, registry
-from bench.plan.cells import Selection, cells
 from bench.plan.freshness import is_stale, why_stale
+from bench.plan.trained_runs import Selection, trained_runs
 from bench.run.events import EpochEnded, Recorded
 from bench.run.existing import existing, is_final
 from bench.run.options import Options
@@ -29,7 +29,7 @@ from tests.run.toys import go
 from tests.run.watching import Recorder
 
 
-def test_a_missing_framework_skips_its_own_cells_alone(tmp_path, monkeypatch):
+def test_a_missing_framework_skips_its_own_trained_runs_alone(tmp_path, monkeypatch):
     entry = structs.replace(registry.manifest("toy_mlp"), requires=("not_there",), extra="pyro")
     known = {**registry.manifests(), "toy_mlp": entry}
     monkeypatch.setattr(registry, "manifests", lambda: known)
@@ -76,7 +76,7 @@ def test_damaged_scores_are_made_again(tmp_path):
 def test_a_record_is_stale_by_its_versions_and_not_by_the_text_of_the_code(tmp_path):
     """A stale record is named and made again. Without versions it is stale; of an unknown approach it is not."""
     results, _ = smoke(tmp_path, "uniform")
-    record = existing(results[0].cell, Store(tmp_path))
+    record = existing(results[0].trained_run, Store(tmp_path))
     assert record.versions == Versions(recipe={"published": 1}, protocol=2)
     assert not is_stale(record)
     assert not is_stale(structs.replace(record, provenance=structs.replace(record.provenance, source_sha256="0" * 64)))
@@ -91,15 +91,15 @@ def test_a_record_is_stale_by_its_versions_and_not_by_the_text_of_the_code(tmp_p
     assert "has no recipe" in why_stale(structs.replace(record, recipe="gone"))
     store = Store(tmp_path)
     store.write(structs.replace(record, versions=None, sha256=""), store.scores(record))
-    assert not is_final(existing(results[0].cell, store))
+    assert not is_final(existing(results[0].trained_run, store))
     again, _ = smoke(tmp_path, "uniform")
     assert [each.was_there for each in again] == [False]
-    assert not is_stale(existing(results[0].cell, store))
+    assert not is_stale(existing(results[0].trained_run, store))
 
 
 def test_a_raised_metric_makes_stale_the_records_that_have_it_and_no_others(tmp_path, monkeypatch):
     results, _ = smoke(tmp_path, "uniform", protocols=("common",))
-    record = existing(results[0].cell, Store(tmp_path))
+    record = existing(results[0].trained_run, Store(tmp_path))
     for name, words in (("nll", "metric nll had version 1 and has 2"), ("accuracy_area", "")):
         raised = {**metrics(), name: dataclasses.replace(metrics()[name], version=2)}
         with monkeypatch.context() as patch:
@@ -107,16 +107,18 @@ def test_a_raised_metric_makes_stale_the_records_that_have_it_and_no_others(tmp_
             assert why_stale(record) == words
             again, _ = smoke(tmp_path, "uniform", protocols=("common",))
             assert [each.was_there for each in again] == [not words]
-            made = existing(again[0].cell, Store(tmp_path))
+            made = existing(again[0].trained_run, Store(tmp_path))
             assert not is_stale(made)
             if words:
                 assert made.versions.metrics == {name: 2}
             Store(tmp_path).write(structs.replace(record, sha256=""), Store(tmp_path).scores(record))
 
 
-def test_a_time_limit_ends_a_cell_and_keeps_what_was_trained(tmp_path):
+def test_a_time_limit_ends_a_trained_run_and_keeps_what_was_trained(tmp_path):
     selection = Selection(approaches=("dropout_fcn",), recipes=("published",), protocols=("common",), profile="epoch1")
-    results = run(cells(selection), Store(tmp_path), Options(str(tmp_path)), Recorder(), "process", time_limit_s=0.1)
+    results = run(
+        trained_runs(selection), Store(tmp_path), Options(str(tmp_path)), Recorder(), "process", time_limit_s=0.1
+    )
     assert [result.outcome for result in results] == ["out-of-time"]
     assert "--time-limit" in results[0].reason
 
@@ -126,9 +128,9 @@ def test_a_killed_run_goes_on_where_it_stopped(tmp_path, monkeypatch, look_again
     go_on, root = put_waiting(tmp_path, monkeypatch), tmp_path / "results"
     command = ["run", "waits", "--approach-path", str(tmp_path), "--protocol", "common", "--checkpoint-every", "0"]
     command += ["--executor", "inline", "--quiet", "--threads", "1", "--results", str(root)]
-    (cell,) = chosen("waits")
+    (trained_run,) = chosen("waits")
     store = Store(root)
-    checkpoint = store.fit_path(cell.fit_key, "checkpoint")
+    checkpoint = store.fit_path(trained_run.fit_key, "checkpoint")
     process = process_context().Process(target=main, args=(command,), daemon=True)
     process.start()
     while not checkpoint.exists():
@@ -139,10 +141,10 @@ def test_a_killed_run_goes_on_where_it_stopped(tmp_path, monkeypatch, look_again
     _, info = store.read_tensors(checkpoint)
     trained = info["seeds"]["0"]["epochs"]
     assert len(trained) in (1, 2)
-    assert existing(cell, store) is None
+    assert existing(trained_run, store) is None
     go_on.touch()
     assert main(command) == 0
-    record = existing(cell, store)
+    record = existing(trained_run, store)
     assert len(record.epochs) == 6
     assert [entry.seconds for entry in record.epochs][: len(trained)] == [entry["seconds"] for entry in trained]
     assert not record.timings.valid
@@ -152,7 +154,7 @@ def test_a_killed_run_goes_on_where_it_stopped(tmp_path, monkeypatch, look_again
 @pytest.mark.parametrize("lacking", ["notmnist459", "notmnist459/all 459/refusal_rate"])
 def test_a_record_that_lacked_a_data_set_is_measured_again_once_it_is_there(monkeypatch, lacking):
     """Protocol common records the missing data set; a document's protocol records the missing metric."""
-    lacked = synthetic.record("pyro_random_module", missing={lacking: told("no-data", "it is not there")})
+    lacked = synthetic.record("pyro_random_module", missing={lacking: message_reason("no-data", "it is not there")})
     measured = synthetic.record("mlp", missing={"notmnist459/disagreement_rate": Reason("one-draw")})
     for present in (False, True):
         row = SimpleNamespace(name="notmnist459", optional=True, present=present)

@@ -9,8 +9,8 @@ from msgspec import structs
 from bench.core.errors import StoreError
 from bench.core.reasons import in_words
 from bench.core.store import Store
-from bench.plan.cells import Selection, cells
 from bench.plan.registry import manifests
+from bench.plan.trained_runs import Selection, trained_runs
 from bench.run import contexts
 from bench.run.events import EpochEnded, Recorded, Warned
 from bench.run.executors import Inline
@@ -36,17 +36,17 @@ def test_short_epochs_share_a_checkpoint_and_the_last_has_none(tmp_path, monkeyp
     """
     clock = SimpleNamespace(now=0.0, perf_counter=lambda: clock.now)
     monkeypatch.setattr(contexts, "time", clock)
-    (cell,) = cells(Selection(approaches=("toy_mlp",), recipes=("published",), protocols=("common",)))
+    (trained_run,) = trained_runs(Selection(approaches=("toy_mlp",), recipes=("published",), protocols=("common",)))
     path = tmp_path / "fits" / "checkpoint.safetensors"
     measures, options = [lambda posterior, epoch: {}], Options(str(tmp_path))
-    computation = contexts.Computation([cell], Store(tmp_path), path, measures, lambda event: None, options)
+    seed_batch = contexts.SeedBatch([trained_run], Store(tmp_path), path, measures, lambda event: None, options)
     written = []
     for epoch in range(1, 7):
         clock.now += 1.5
-        computation.contexts[0].epoch_end(epoch, {}, lambda: None, lambda: {"w": torch.zeros(1)})
+        seed_batch.contexts[0].epoch_end(epoch, {}, lambda: None, lambda: {"w": torch.zeros(1)})
         written += [epoch] if path.exists() else []
         path.unlink(missing_ok=True)
-    assert cell.epochs == 6
+    assert trained_run.epochs == 6
     assert written == [2, 4]
 
 
@@ -105,7 +105,7 @@ def test_without_room_for_a_checkpoint_training_goes_on(tmp_path, monkeypatch):
     assert all("No space left" in warning for warning in warnings)
 
 
-def test_without_room_for_scores_the_cell_says_so_and_the_next_is_done(tmp_path, monkeypatch):
+def test_without_room_for_scores_the_trained_run_says_so_and_the_next_is_done(tmp_path, monkeypatch):
     write = Store.write
 
     def full(self, record, scores=None):
@@ -115,8 +115,11 @@ def test_without_room_for_scores_the_cell_says_so_and_the_next_is_done(tmp_path,
 
     monkeypatch.setattr(Store, "write", full)
     results, _ = go(tmp_path, "toy_mlp", seeds=(0,))
-    assert {(each.cell.protocol, each.outcome) for each in results} == {("published", "failed"), ("common", "done")}
-    record = existing(results[0].cell, Store(tmp_path))
+    assert {(each.trained_run.protocol, each.outcome) for each in results} == {
+        ("published", "failed"),
+        ("common", "done"),
+    }
+    record = existing(results[0].trained_run, Store(tmp_path))
     assert "No space left" in in_words(record.reason)
 
 
@@ -138,15 +141,15 @@ def test_a_raised_version_trains_again_in_the_place_of_the_old_records(tmp_path,
     assert all(each.was_there for each in results)
 
 
-def test_an_event_about_another_cell_is_the_fits_fault(tmp_path):
+def test_an_event_about_another_trained_run_is_the_fits_fault(tmp_path):
     """As a plug-in may write it into the pipe of its child process."""
 
     class Lying(Inline):
-        def run_group(self, cells, options, time_limit_s):
+        def run_group(self, trained_runs, options, time_limit_s):
             yield Recorded("\x1bno such key", "done", "")
 
     (ended,) = run(chosen("uniform", profile="smoke"), Store(tmp_path), Options(str(tmp_path)), Recorder(), Lying())
     assert (ended.outcome, ended.reason) == (
         "failed",
-        r"its process reported a cell that it was not given: '\x1bno such key'",
+        r"its process reported a trained run that it was not given: '\x1bno such key'",
     )

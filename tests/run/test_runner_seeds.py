@@ -14,9 +14,9 @@ from bench.core import locks
 from bench.core.reasons import Reason, in_words
 from bench.core.store import Store
 from bench.data.splits import load_split
-from bench.plan import computations
-from bench.plan.cells import Selection, cells
+from bench.plan import seed_batches
 from bench.plan.costs import estimate
+from bench.plan.trained_runs import Selection, trained_runs
 from bench.run import fitting
 from bench.run.events import EpochEnded, Measuring, Recorded, Started, Waiting
 from bench.run.existing import existing, is_final
@@ -34,7 +34,9 @@ def test_seeds_together_have_the_numbers_of_each_alone(tmp_path, names, protocol
     chosen = {"recipes": ("published",), "protocols": protocols, "seeds": (0, 1)}
     results, watcher = go(tmp_path / "together", *names, **chosen)
     assert {result.outcome for result in results} == {"done"}
-    assert [result.cell.seed for result in results[: len(protocols)]] == [0] * len(protocols)  # in the order given
+    assert [result.trained_run.seed for result in results[: len(protocols)]] == [0] * len(
+        protocols
+    )  # in the order given
     assert [event.seeds for event in watcher.of(EpochEnded)] == [2] * len(names)
     _, watcher = go(tmp_path / "apart", *names, **chosen, apart=True)
     assert [event.seeds for event in watcher.of(EpochEnded)] == [1] * 2 * len(names)
@@ -58,10 +60,12 @@ def test_seeds_together_have_the_same_numbers_in_a_child_process(tmp_path):
 
 
 def test_seeds_together_learn_from_the_split_of_each():
-    chosen = cells(Selection(approaches=("dropout_fcn",), recipes=("published",), protocols=("common",), seeds=(3, 1)))
+    chosen = trained_runs(
+        Selection(approaches=("dropout_fcn",), recipes=("published",), protocols=("common",), seeds=(3, 1))
+    )
     train, rows, _ = fitting._load_train(chosen, Options("unused"))
-    for own, cell in zip(rows, chosen, strict=True):
-        assert torch.equal(train.rows[own], load_split("train50k", cell.seed).rows)
+    for own, trained_run in zip(rows, chosen, strict=True):
+        assert torch.equal(train.rows[own], load_split("train50k", trained_run.seed).rows)
 
 
 def test_times_of_seeds_together_are_shares_that_do_not_count(tmp_path):
@@ -96,7 +100,7 @@ def test_only_missing_seeds_are_trained_and_one_missing_seed_alone(tmp_path):
     before = {path: path.read_bytes() for path in tmp_path.glob("records/*/*.json")}
     results, watcher = go(tmp_path, "toy_mlp", seeds=(0, 1, 2))
     assert [event.seeds for event in watcher.of(EpochEnded)] == [2]
-    assert [result.was_there for result in results] == [result.cell.seed == 1 for result in results]
+    assert [result.was_there for result in results] == [result.trained_run.seed == 1 for result in results]
     assert all(path.read_bytes() == content for path, content in before.items())
     _, watcher = go(tmp_path, "toy_mlp", seeds=(0, 1, 2, 3))
     assert [event.seeds for event in watcher.of(EpochEnded)] == [1]
@@ -118,28 +122,30 @@ def test_a_deleted_record_is_measured_again_without_training(tmp_path):
 
 
 def test_large_requests_are_split(tmp_path):
-    size = computations.LARGEST["cpu"]
+    size = seed_batches.LARGEST["cpu"]
     for n_seeds, expected in ((size, [size]), (size + 1, [size, 1]), (2 * size + 3, [size, size, 3])):
-        chosen = cells(Selection(approaches=("toy_mlp",), seeds=tuple(range(n_seeds))))
-        groups = computations.arrange(chosen, Store(tmp_path))
-        assert [len(computations.fit_keys(group)) for group in groups] == expected
-        assert [cell.key for group in groups for cell in group] == [cell.key for cell in chosen]
+        chosen = trained_runs(Selection(approaches=("toy_mlp",), seeds=tuple(range(n_seeds))))
+        groups = seed_batches.arrange(chosen, Store(tmp_path))
+        assert [len(seed_batches.fit_keys(group)) for group in groups] == expected
+        assert [trained_run.key for group in groups for trained_run in group] == [
+            trained_run.key for trained_run in chosen
+        ]
 
 
-def test_finished_seeds_do_not_move_others_to_another_computation(tmp_path):
+def test_finished_seeds_do_not_move_others_to_another_seed_batch(tmp_path):
     """The checkpoint of seeds 8 to 15 is found again, although seeds 0 to 3 have finished meanwhile."""
-    size = computations.LARGEST["cpu"]
-    chosen = cells(Selection(approaches=("toy_mlp",), seeds=tuple(range(2 * size))))
-    before = computations.arrange(chosen, Store(tmp_path))
-    finished = {cell.key for cell in chosen if cell.seed < size // 2}
-    after = computations.arrange(chosen, Store(tmp_path), finished)
-    assert [len(computations.fit_keys(group)) for group in after] == [size // 2, size]
-    assert computations.checkpoint_key(after[1]) == computations.checkpoint_key(before[1])
+    size = seed_batches.LARGEST["cpu"]
+    chosen = trained_runs(Selection(approaches=("toy_mlp",), seeds=tuple(range(2 * size))))
+    before = seed_batches.arrange(chosen, Store(tmp_path))
+    finished = {trained_run.key for trained_run in chosen if trained_run.seed < size // 2}
+    after = seed_batches.arrange(chosen, Store(tmp_path), finished)
+    assert [len(seed_batches.fit_keys(group)) for group in after] == [size // 2, size]
+    assert seed_batches.checkpoint_key(after[1]) == seed_batches.checkpoint_key(before[1])
 
 
 def test_approaches_without_the_capability_are_fitted_one_by_one(tmp_path):
-    chosen = cells(Selection(approaches=("uniform",), seeds=(0, 1)))
-    assert computations.arrange(chosen, Store(tmp_path)) == [[cell] for cell in chosen]
+    chosen = trained_runs(Selection(approaches=("uniform",), seeds=(0, 1)))
+    assert seed_batches.arrange(chosen, Store(tmp_path)) == [[trained_run] for trained_run in chosen]
 
 
 def test_a_diverging_seed_does_not_affect_the_others(tmp_path, monkeypatch):
@@ -147,8 +153,12 @@ def test_a_diverging_seed_does_not_affect_the_others(tmp_path, monkeypatch):
     healthy = records(tmp_path / "healthy")
     ill_seed(monkeypatch, 1)
     results, _ = go(tmp_path, "toy_mlp")
-    assert {(result.cell.seed, result.outcome) for result in results} == {(0, "done"), (1, "diverged"), (2, "done")}
-    assert all("nan in epoch 1" in result.reason for result in results if result.cell.seed == 1)
+    assert {(result.trained_run.seed, result.outcome) for result in results} == {
+        (0, "done"),
+        (1, "diverged"),
+        (2, "done"),
+    }
+    assert all("nan in epoch 1" in result.reason for result in results if result.trained_run.seed == 1)
     for key, record in records(tmp_path).items():
         if key[1] != 1:
             assert numbers(record) == numbers(healthy[key])
@@ -170,8 +180,11 @@ def test_an_error_gives_every_seed_a_record_and_other_fits_go_on(tmp_path, monke
 
     monkeypatch.setattr(implementations.toy_mlp.Seeds, "epoch", broken)
     results, _ = go(tmp_path, "toy_mlp", "uniform")
-    assert {(each.cell.approach, each.outcome) for each in results} == {("toy_mlp", "failed"), ("uniform", "done")}
-    record = existing(next(each.cell for each in results if each.outcome == "failed"), Store(tmp_path))
+    assert {(each.trained_run.approach, each.outcome) for each in results} == {
+        ("toy_mlp", "failed"),
+        ("uniform", "done"),
+    }
+    record = existing(next(each.trained_run for each in results if each.outcome == "failed"), Store(tmp_path))
     assert "ZeroDivisionError: a planted fault" in in_words(record.reason)
     assert "in broken" in record.detail
     assert not is_final(record)  # the next call tries again
@@ -247,33 +260,33 @@ def test_plan_and_status_show_what_a_run_would_do(tmp_path, monkeypatch, capsys)
         main([command, "toy_mlp", "--seeds", "4", *options, *place])
         return json.loads(capsys.readouterr().out)
 
-    planned = rows("plan")["cells"]
+    planned = rows("plan")["trained runs"]
     assert [row["seeds together"] for row in planned] == [3] * 6 + [0] * 2
     assert [row["state"] for row in planned] == ["to do"] * 6 + ["done"] * 2
-    assert all((row["training"] > 0) == ("x published" in row["cell"]) for row in planned[:6])
-    assert [row["seeds together"] for row in rows("plan", "--apart")["cells"]] == [1] * 6 + [0] * 2
+    assert all((row["training"] > 0) == ("x published" in row["trained run"]) for row in planned[:6])
+    assert [row["seeds together"] for row in rows("plan", "--apart")["trained runs"]] == [1] * 6 + [0] * 2
     stopped(tmp_path, monkeypatch, 7, seeds=(0, 1, 2, 3))
     assert [row["state"] for row in rows("status")] == ["interrupted, will resume"] * 6 + ["done"] * 2
-    with locks.hold(tmp_path, [cells(Selection(approaches=("toy_mlp",)))[0].fit_key]):
+    with locks.hold(tmp_path, [trained_runs(Selection(approaches=("toy_mlp",)))[0].fit_key]):
         held = rows("status")
     assert [row["state"] for row in held][:3] == ["running", "running", "interrupted, will resume"]
     assert held[0]["by"].startswith(f"process {os.getpid()} on {socket.gethostname()} since 20")
     go(tmp_path, "toy_mlp", seeds=(0, 1, 2, 3), profile="full")
     assert {row["state"] for row in rows("status")} == {"done"}
-    assert {row["state"] for row in rows("plan")["cells"]} == {"done"}
+    assert {row["state"] for row in rows("plan")["trained runs"]} == {"done"}
 
 
 def test_a_share_of_a_batch_is_no_estimate_of_a_single_fit():
-    cell = cells(Selection(approaches=("toy_mlp",), protocols=("common",)))[0]
+    trained_run = trained_runs(Selection(approaches=("toy_mlp",), protocols=("common",)))[0]
     made = partial(synthetic.record, "toy_mlp", "published", "common", provenance={"cpu": "x"})
     alone = made(timings={"epoch_with_measuring_s": 8.0, "measure_s": 1.0, "valid": True})
     share = made(timings={"epoch_with_measuring_s": 2.0, "measure_s": 3.0, "valid": False, "batched": 16})
-    epochs = cell.values["epochs"]
-    assert estimate(cell, [share]).fit_s is None
-    assert estimate(cell, [share, alone]).fit_s == 8.0 * epochs
-    assert estimate(cell, [share, alone], in_batch=True).fit_s == 2.0 * epochs
-    assert estimate(cell, [alone], in_batch=True).fit_s == 8.0 * epochs  # no more than one after the other
-    assert estimate(cell, [share], in_batch=True).basis == "1 record on x"
+    epochs = trained_run.values["epochs"]
+    assert estimate(trained_run, [share]).fit_s is None
+    assert estimate(trained_run, [share, alone]).fit_s == 8.0 * epochs
+    assert estimate(trained_run, [share, alone], in_batch=True).fit_s == 2.0 * epochs
+    assert estimate(trained_run, [alone], in_batch=True).fit_s == 8.0 * epochs  # no more than one after the other
+    assert estimate(trained_run, [share], in_batch=True).basis == "1 record on x"
 
 
 def test_events_for_machines_are_lines_of_json(tmp_path, capsys):
@@ -282,4 +295,4 @@ def test_events_for_machines_are_lines_of_json(tmp_path, capsys):
     events = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     kinds = ["begin", "start", "epoch", "measure", "record", "start", "measure", "record", "finish"]
     assert [event["kind"] for event in events] == kinds
-    assert events[1]["cell"] == "toy_mlp published x published, seed 0"
+    assert events[1]["trained run"] == "toy_mlp published x published, seed 0"

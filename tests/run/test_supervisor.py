@@ -257,7 +257,7 @@ def test_a_fork_server_that_still_imports_ends_with_its_run(tmp_path):
 
 
 def outside(folder, monkeypatch, name, text=""):
-    """Put an approach in a folder of its own and return its one cell."""
+    """Put an approach in a folder of its own and return its one trained run."""
     put(folder, monkeypatch, name, text)
     return chosen(name, profile="smoke")
 
@@ -265,7 +265,7 @@ def outside(folder, monkeypatch, name, text=""):
 @pytest.mark.parametrize(
     ("end", "reason"), [("raise ZeroDivisionError", "ZeroDivisionError"), ("os.abort()", "ended by SIGABRT")]
 )
-def test_a_failed_cells_record_has_what_its_child_printed(end, reason, tmp_path, monkeypatch, look_again):
+def test_a_failed_trained_runs_record_has_what_its_child_printed(end, reason, tmp_path, monkeypatch, look_again):
     text = f"\ndef _fit(*_):\n    import os\n    print('the last word', flush=True)\n    {end}\nMcDropout.fit = _fit\n"
     chosen = outside(tmp_path, monkeypatch, "noisy", text)
     store = Store(tmp_path / "results")
@@ -307,15 +307,15 @@ def test_a_lock_that_an_approach_makes_leaves_no_warning_at_the_end_of_the_run(t
 
 
 def test_a_childs_memory_is_bounded_and_the_callers_approaches_are_known_to_it(tmp_path, monkeypatch, look_again):
-    (cell,) = outside(tmp_path, monkeypatch, "mine")
+    (trained_run,) = outside(tmp_path, monkeypatch, "mine")
     options = Options(str(tmp_path / "results"), memory_mib=123.0)
     bounds, done = [], []
     monkeypatch.setattr(child, "bound_memory", lambda options: bounds.append(options.memory_mib))
     monkeypatch.setattr(process, "work", lambda todo, options, send: done.extend(todo))
     monkeypatch.setenv(plugins.VARIABLE, "")
     registry._look.cache_clear()
-    child.do([cell], options, lambda event: None)
-    assert (bounds, done) == ([123.0], [cell])
+    child.do([trained_run], options, lambda event: None)
+    assert (bounds, done) == ([123.0], [trained_run])
     assert os.environ[plugins.VARIABLE] == options.approaches
 
 

@@ -18,8 +18,8 @@ from bench.core.reasons import in_words
 from bench.core.store import Store
 from bench.judge.gate import fresh
 from bench.judge.gate.config import GATE, load_gate
-from bench.plan.cells import Selection, cells
 from bench.plan.costs import time_for
+from bench.plan.trained_runs import Selection, trained_runs
 from bench.run import process
 from bench.run.events import EpochEnded, Recorded, Started
 from bench.run.executors import FILES, MOST, Processes, most_at_once, open_executor, threads_of_a_fit
@@ -30,7 +30,7 @@ from tests.run.watching import Recorder, assert_equal, results
 from tests.stress import processes
 
 needs_proc = pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs Linux's /proc")
-SMOKE = cells(Selection(approaches=("mlp", "toy_mlp"), profile="smoke"))
+SMOKE = trained_runs(Selection(approaches=("mlp", "toy_mlp"), profile="smoke"))
 
 
 def smoke(folder, executor, watcher=None):
@@ -47,7 +47,7 @@ class AtOnce(Recorder):
     def event(self, group, event):
         super().event(group, event)
         if isinstance(event, Started):
-            self._open.setdefault(group[0].fit_key, {cell.key for cell in group})
+            self._open.setdefault(group[0].fit_key, {trained_run.key for trained_run in group})
         elif isinstance(event, Recorded):
             self._open[group[0].fit_key].discard(event.key)
         self.most = max(self.most, sum(map(bool, self._open.values())))
@@ -70,7 +70,7 @@ def test_two_at_a_time_give_the_numbers_of_one_after_the_other(tmp_path):
 
 
 @needs_proc
-def test_a_crash_harms_the_cells_of_its_fit_alone(tmp_path):
+def test_a_crash_harms_the_trained_runs_of_its_fit_alone(tmp_path):
     killed = []
 
     def act(event):
@@ -81,7 +81,7 @@ def test_a_crash_harms_the_cells_of_its_fit_alone(tmp_path):
 
     failed = [result for result in smoke(tmp_path, Processes(2), Recorder(act)) if result.outcome == "failed"]
     assert 1 <= len(failed) <= 2
-    assert len({result.cell.fit_key for result in failed}) == 1
+    assert len({result.trained_run.fit_key for result in failed}) == 1
     assert all("SIGKILL" in result.reason for result in failed)
 
 
@@ -200,24 +200,26 @@ def test_time_for_jobs_by_hand():
 
 def test_times_of_fits_at_a_time_do_not_count(tmp_path):
     """Even if no other fit runs at this moment: a fit that has half of the cores does not show the speed of all."""
-    (cell,) = cells(Selection(approaches=("toy_mlp",), protocols=("published",), profile="smoke", apart=True))
-    process.work([cell], Options(str(tmp_path), at_once=2), lambda event: None)
+    (trained_run,) = trained_runs(
+        Selection(approaches=("toy_mlp",), protocols=("published",), profile="smoke", apart=True)
+    )
+    process.work([trained_run], Options(str(tmp_path), at_once=2), lambda event: None)
     assert "2 fits at a time" in in_words(*Store(tmp_path).all_records()[0][0].timings.reasons)
 
 
 def test_a_plan_for_two_at_a_time(tmp_path, capsys):
-    """The cells of one fit are one job. With two jobs at a time, the plan takes as long as the longer one."""
+    """The trained runs of one fit are one job. With two jobs at a time, the plan takes as long as the longer one."""
     planned = {}
     for workers in ("1", "2"):
         arguments = ["plan", "mlp", "--threads", "1", "--workers", workers, "--results", str(tmp_path), "--json"]
         assert main(arguments) == 0
         planned[workers] = json.loads(capsys.readouterr().out)
     jobs = {"published": 0.0, "corrected": 0.0}
-    for row in planned["2"]["cells"]:
-        jobs["corrected" if "corrected" in row["cell"] else "published"] += row["training"] + row["measuring"]
+    for row in planned["2"]["trained runs"]:
+        jobs["corrected" if "corrected" in row["trained run"] else "published"] += row["training"] + row["measuring"]
     assert planned["2"]["expected_s"] == pytest.approx(max(jobs.values()))
     assert planned["1"]["expected_s"] == pytest.approx(
-        sum(row["training"] + row["measuring"] for row in planned["1"]["cells"])
+        sum(row["training"] + row["measuring"] for row in planned["1"]["trained runs"])
     )
 
 
@@ -230,7 +232,7 @@ def test_a_plan_for_two_at_a_time(tmp_path, capsys):
         (8, 8, None, 1),
     ],
 )
-def test_no_more_computations_at_a_time_than_there_are_open_files_for(soft, hard, raised, most, monkeypatch):
+def test_no_more_seed_batches_at_a_time_than_there_are_open_files_for(soft, hard, raised, most, monkeypatch):
     limits = []
     monkeypatch.setattr(resource, "getrlimit", lambda _: (soft, hard))
     monkeypatch.setattr(resource, "setrlimit", lambda _, limit: limits.append(limit))

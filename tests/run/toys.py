@@ -7,7 +7,7 @@ import pytest
 import implementations.toy_mlp
 from bench.core import locks
 from bench.core.store import Store
-from bench.plan.cells import Selection, cells
+from bench.plan.trained_runs import Selection, trained_runs
 from bench.run import contexts
 from bench.run.options import Options
 from bench.run.runner import run
@@ -17,7 +17,7 @@ from tests.run.watching import Recorder
 def go(root, *names, executor="inline", **options):
     selection = Selection(approaches=names, **{"seeds": (0, 1, 2), "profile": "smoke", **options})
     watcher = Recorder()
-    results = run(cells(selection), Store(root), Options(str(root), threads=1), watcher, executor)
+    results = run(trained_runs(selection), Store(root), Options(str(root), threads=1), watcher, executor)
     return results, watcher
 
 
@@ -68,7 +68,7 @@ def stopped(root, monkeypatch, when, owner=contexts.RunContext, name="take", **o
 
 def another_run_holds(root, monkeypatch, seed):
     """Hold the lock of a seed. When a run first waits for it, release it and do that seed in another run."""
-    (first, *_) = cells(Selection(approaches=("toy_mlp",), seeds=(seed,), profile="smoke"))
+    (first, *_) = trained_runs(Selection(approaches=("toy_mlp",), seeds=(seed,), profile="smoke"))
     held = contextlib.ExitStack()
     held.enter_context(locks.lock(root, first.fit_key))
 

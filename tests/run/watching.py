@@ -25,7 +25,7 @@ class Recorder:
 
 
 def results(store):
-    """Return the numbers, scores and posteriors of a store by the names of their cells, without times."""
+    """Return the numbers, scores and posteriors of a store by the names of their trained runs, without times."""
     records, problems = store.all_records()
     assert problems == []
     found = {}

@@ -8,19 +8,19 @@ import pytest
 from msgspec import structs
 
 from bench.cli.main import main
-from bench.core.records import Reading
+from bench.core.records import DerivedMetrics
 from bench.core.store import Store
-from bench.judge.ladder.readings import VERSION, folder
+from bench.judge.ablation.derived_metrics import VERSION, folder
 from bench.show.figures import catalogue, votes
 from bench.show.figures.figure import FIELD
-from bench.show.material import Material
+from bench.show.inputs import Inputs
 from tests.figure_records import assert_drawn, figures, fill, filled, missing
 
 DOCUMENTS = ("alsibahi2019", "chopra2018", "feldman2018", "rabanser2017")
 DATASETS = Path(__file__).parents[2] / "datasets"
 SEVERAL = (
     "pruning",
-    "ladder-dropout_fcn",
+    "ablation-dropout_fcn",
     "feldman2018-training-mlp",
     "feldman2018-training-toy_bbb",
     "feldman2018-verdicts",
@@ -99,34 +99,40 @@ def test_a_smoke_run_has_no_training_curves_and_says_so(tmp_path):
     assert missing(tmp_path)["accuracy"].startswith("there is no finished record")
 
 
-def test_the_density_of_a_weight_comes_from_a_reading_where_no_fit_is_kept(root, tmp_path):
+def test_the_density_of_a_weight_comes_from_a_derived_where_no_fit_is_kept(root, tmp_path):
     fill(tmp_path)
     store, name = Store(tmp_path), "rabanser2017-weight-density"
     assert "which git does not keep" in missing(tmp_path)[name]
-    cell = ("mxnet_bbb", "published", "common")
-    record = next(one for one in store.all_records()[0] if (one.approach, one.recipe, one.protocol) == cell)
+    trained_run = ("mxnet_bbb", "published", "common")
+    record = next(one for one in store.all_records()[0] if (one.approach, one.recipe, one.protocol) == trained_run)
     metrics = {"weights/mean@0": -0.1, "weights/std@0": 0.05, "weights/mean@406": 0.2, "weights/std@406": 0.04}
-    fields = {**structs.asdict(record), "protocol": "reading", "version": VERSION, "metrics": metrics, "missing": {}}
-    folder(store).write(Reading(**fields))
+    fields = {
+        **structs.asdict(record),
+        "protocol": "derived",
+        "version": VERSION,
+        "metrics": metrics,
+        "missing": {},
+    }
+    folder(store).write(DerivedMetrics(**fields))
     figure = next(one for one in figures(tmp_path) if one.name == name)
     assert figure.draw.args[0].tolist() == [-0.1, 0.2]
     assert figure.draw.args[1].tolist() == [0.05, 0.04]
 
 
 def test_free_letters_stand_in_for_the_documents_own(root, monkeypatch):
-    def with_others(self, record, scores=Material.scores):
+    def with_others(self, record, scores=Inputs.scores):
         found = scores(self, record)
         return {**found, **{f"notmnist459/{what}": found[f"letters/{what}"] for what in ("draws", "label")}}
 
     def pictures(name, seed, images=votes.images):
         return "there are none" if name == "notmnist459" else images(name, seed)
 
-    monkeypatch.setattr(Material, "scores", with_others)
+    monkeypatch.setattr(Inputs, "scores", with_others)
     monkeypatch.setattr(votes, "images", pictures)
-    (figure,) = votes.make(Material(root))
+    (figure,) = votes.make(Inputs(root))
     assert [example.kind for example in figure.draw.args[0]].count("letter") == votes.COLUMNS
     monkeypatch.setattr(votes, "images", lambda name, seed: "there are none")
-    (absent,) = votes.make(Material(root))
+    (absent,) = votes.make(Inputs(root))
     assert absent.reason == "there are none"
 
 

@@ -6,22 +6,29 @@ import numpy as np
 import pytest
 
 from bench.core.text import Digits
+from bench.judge.ablation.effects import Effect
+from bench.judge.ablation.single_changes import ALONE, MNIST
 from bench.judge.claims import load_claims
 from bench.judge.comparison import AGREES, COARSE, DIFFERS, Estimate, paired
-from bench.judge.ladder.effects import Effect
-from bench.judge.ladder.rungs import ALONE, MNIST
-from bench.judge.samples import Gap, Samples
+from bench.judge.samples import MissingValue, Samples
 from bench.judge.stats.rule import TOO_FEW
 from bench.show.numbers import NO_CURVE, UNREACHED, refused_for_risk
 from bench.show.page import findings
 from bench.show.page.findings import NOT_MEASURED, as_list, sentences
-from bench.show.tables import ladder as mistakes_table
+from bench.show.tables import ablation as mistakes_table
+from bench.show.tables.ablation import change_text
 from bench.show.tables.choice import METRICS, REFUSED, _best
-from bench.show.tables.confidence import NEVER, NO_SUCH_SET, Promise, measured_promise, percent_sure, promise_of
-from bench.show.tables.ladder import change_text
+from bench.show.tables.confidence import (
+    NEVER,
+    NO_SUCH_SET,
+    ExpectedAccuracy,
+    expected_accuracy_of,
+    measured_expected_accuracy,
+    percent_sure,
+)
 from bench.show.tables.registry import one_table
 from tests.synthetic import record
-from tests.tables import line, material
+from tests.tables import inputs, line
 
 
 def scores(confidence, predicted=(0, 0, 0, 0), label=(0, 0, 0, 1), dataset="mnist"):
@@ -36,22 +43,22 @@ def test_shares_are_of_all_images_and_right_ones_of_the_sure():
     # three of four images are at .99 or more; of these the last is wrong: 2 of 3 right
     given = scores([0.995, 0.5, 1.0, 0.9999])
     assert percent_sure(given, "mnist") == 75
-    assert promise_of(given).right == pytest.approx(200 / 3)
+    assert expected_accuracy_of(given).right == pytest.approx(200 / 3)
 
 
-def test_a_promise_counts_the_wrong_answers_that_the_probabilities_allow():
+def test_a_expected_accuracy_counts_the_wrong_answers_that_the_probabilities_allow():
     # .99512 is float16's .995, and .9999 is kept as 1: at most .00488 + 0 + 0 + 3 / 4096 = .005614 wrong, and one is
-    found = promise_of(scores([0.995, 0.5, 1.0, 0.9999]))
+    found = expected_accuracy_of(scores([0.995, 0.5, 1.0, 0.9999]))
     assert (found.answers, found.wrong) == (3, 1)
-    assert found.promised == pytest.approx(1 - 0.9951171875 + 3 / 4096)
-    assert found.promised_right == pytest.approx(100 * (1 - found.promised / 3))
+    assert found.expected == pytest.approx(1 - 0.9951171875 + 3 / 4096)
+    assert found.expected_right == pytest.approx(100 * (1 - found.expected / 3))
 
 
-def test_a_promise_is_broken_by_more_wrong_answers_than_chance_explains():
+def test_a_expected_accuracy_is_broken_by_more_wrong_answers_than_chance_explains():
     # P(at least 8 | mean 2) = .0011, P(at least 9 | mean 2) = .00024
-    assert not Promise(1000, 8, 2.0).is_broken
-    assert Promise(1000, 9, 2.0).is_broken
-    assert not Promise(0, 0, 0.0).is_broken
+    assert not ExpectedAccuracy(1000, 8, 2.0).is_broken
+    assert ExpectedAccuracy(1000, 9, 2.0).is_broken
+    assert not ExpectedAccuracy(0, 0, 0.0).is_broken
 
 
 def test_the_threshold_is_between_two_neighbours_of_half_precision():
@@ -59,13 +66,13 @@ def test_the_threshold_is_between_two_neighbours_of_half_precision():
 
 
 def test_nothing_sure_or_no_such_set_is_a_reason():
-    assert promise_of(scores([0.1, 0.2, 0.3, 0.4])).right == NEVER
+    assert expected_accuracy_of(scores([0.1, 0.2, 0.3, 0.4])).right == NEVER
     assert percent_sure(scores([1, 1, 1, 1]), "letters") == NO_SUCH_SET
 
 
 def test_rows_and_sentence_say_what_the_scores_hold(monkeypatch):
     records = [record("mlp", recipe, "common", seed=0) for recipe in ("published", "corrected")]
-    made = material(records)
+    made = inputs(records)
     found = {
         records[0].key: scores([1, 1, 1, 1], label=(0, 0, 0, 0)) | scores([1, 1, 0, 0], dataset="letters"),
         records[1].key: scores([1, 1, 1, 1]) | scores([1, 0, 0, 0], dataset="letters"),
@@ -101,8 +108,8 @@ def test_a_record_that_says_how_often_it_is_sure_needs_no_scores():
     one = record(
         "mlp", "corrected", "common", metrics=own | {"letters/sure@0.99": 0.25}, arrays={"mnist/reliability": counts}
     )
-    assert measured_promise(one) == Promise(100, 3, pytest.approx(0.5))
-    shown = line(one_table(material([one]), "confidence"), "mlp", "corrected")
+    assert measured_expected_accuracy(one) == ExpectedAccuracy(100, 3, pytest.approx(0.5))
+    shown = line(one_table(inputs([one]), "confidence"), "mlp", "corrected")
     assert (shown["digits"], shown["of these right"], shown["promised"]) == ("50.0", "97.00", "99.50")
     assert shown["letters"] == "25.0"
     assert shown["clothes"].startswith("n/a")  # the record has no such number
@@ -135,7 +142,7 @@ def test_corrections_with_few_pairs_are_not_called_chance():
 
 
 def test_without_records_every_finding_says_so():
-    said = sentences(material([]))
+    said = sentences(inputs([]))
     assert said.pop("blundell2015_short").startswith("1.36 % with 400 units: not run yet.")
     assert said.pop("blundell2015").startswith("Not run yet")
     assert said.pop("blundell2015_pruning").startswith("Pruning has not run yet")
@@ -152,14 +159,16 @@ def changed(*after: float) -> Estimate:
 def test_changes_are_clear_only_after_adjusting_for_the_number_of_mistakes(monkeypatch):
     """p of (.03, .04, .05) is .0202 (t = 6.93, 2 degrees): below .05 alone, .0404 as the smallest of two."""
     changes = iter([changed(0.03, 0.04, 0.05), changed(0.01, 0.02, 0.03), changed(0.5)])
-    rungs = [(SimpleNamespace(kind=ALONE, name=name, title=name), None) for name in "abc"]
+    single_changes = [(SimpleNamespace(kind=ALONE, name=name, title=name), None) for name in "abc"]
     monkeypatch.setattr(mistakes_table, "chosen", lambda names: [SimpleNamespace(approach="mlp")])
     monkeypatch.setattr(
         mistakes_table,
         "effects",
-        lambda ladder, numbers: [(rung, {(MNIST, "accuracy"): Effect(next(changes))}) for rung, _ in rungs],
+        lambda ablation, numbers: [
+            (single_change, {(MNIST, "accuracy"): Effect(next(changes))}) for single_change, _ in single_changes
+        ],
     )
-    found = mistakes_table.mistakes(material([]))
+    found = mistakes_table.mistakes(inputs([]))
     assert found[0].p == pytest.approx(2 * 0.0202, abs=2e-4)
     assert [one.is_clear for one in found] == [True, False, False]
     assert found[2].p is None  # one seed
@@ -168,7 +177,7 @@ def test_changes_are_clear_only_after_adjusting_for_the_number_of_mistakes(monke
 def test_an_effect_is_shown_in_points_and_marked_where_seeds_are_lost():
     points = Digits(decimals=2, signed=True)
     assert change_text(Effect(changed(0.03, 0.04, 0.05)), 100, points) == "+4.00 [+1.52, +6.48]"
-    lost = Effect(changed(0.5), (Gap("diverged", "why", is_fault=True),))
+    lost = Effect(changed(0.5), (MissingValue("diverged", "why", is_fault=True),))
     assert change_text(lost, 100, points) == "+50.00*"
 
 
@@ -194,7 +203,7 @@ def test_choice_shows_the_corrected_recipe_and_what_knows_nothing_last():
             timings={"fit_s": 100.0, "latency_s": 0.05, "valid": recipe == "corrected"},
         )
 
-    made = material(
+    made = inputs(
         [measured("uniform", "published", 0.1), measured("mlp", "published", 0.9), measured("mlp", "corrected", 0.95)]
     )
     rows = one_table(made, "choice").texts()
@@ -205,7 +214,7 @@ def test_choice_shows_the_corrected_recipe_and_what_knows_nothing_last():
 
 
 def test_reports_that_agree_are_counted_and_those_that_differ_named():
-    made = material([])
+    made = inputs([])
     claim = load_claims()[1]  # an accuracy up to .95, whose margin is .02
     outcomes = (AGREES, COARSE, COARSE, DIFFERS, TOO_FEW)
     small = SimpleNamespace(estimate=SimpleNamespace(difference=0.1), margin=1.0)
@@ -235,7 +244,7 @@ def test_in_short_the_title_is_answered(n_broken, said, right, keeps, monkeypatc
     """Each network is sure of 1,079 digits with probability 1. Rounding explains one wrong answer, but not ten."""
     approaches = ("linear_bbb", "mxnet_bbb", "mlp")  # mlp is not Bayesian, so that its promise does not count here
     records = [record(one, recipe, "common", seed=0) for recipe in ("corrected", "published") for one in approaches]
-    made = material(records)
+    made = inputs(records)
     wrong = {one.key: 10 if place < n_broken or place > 1 else 1 for place, one in enumerate(records)}
     letters = {
         one.key: scores([1, one.approach == "mlp", one.approach == "mlp", 0], dataset="letters") for one in records
@@ -255,7 +264,7 @@ def test_in_short_the_title_is_answered(n_broken, said, right, keeps, monkeypatc
 
 def test_at_least_is_rounded_down(monkeypatch):
     # 1,069 of 1,079 sure answers are right: 99.073 %, and "at least 99.1 %" would not be true
-    made = material([record("mlp", recipe, "common", seed=0) for recipe in ("published", "corrected")])
+    made = inputs([record("mlp", recipe, "common", seed=0) for recipe in ("published", "corrected")])
     right = scores(np.ones(1079), np.zeros(1079), np.arange(1079) < 10)
     monkeypatch.setattr(made, "scores", lambda _: right | scores([1, 0, 0, 0], dataset="letters"))
     assert "at least 99.0 % of its answers are right" in findings.sure(made)

@@ -10,9 +10,9 @@ from bench.core.project import RESULTS
 from bench.core.store import Store
 from bench.judge.samples import gather, metric
 from bench.plan.freshness import is_stale
-from bench.show.frame import COLUMNS, Cells, folder_frame, frame_of
+from bench.show.frame import COLUMNS, TrainedRuns, folder_frame, frame_of
 from tests.synthetic import record
-from tests.tables import material
+from tests.tables import inputs
 
 
 def test_the_frame_of_the_shipped_records_has_their_numbers_to_the_bit():
@@ -40,14 +40,17 @@ def test_the_frame_of_the_shipped_records_has_their_numbers_to_the_bit():
 
 def test_samples_of_the_frame_are_those_of_the_records():
     shipped, _ = Store(RESULTS).all_records()
-    results = material([one for one in shipped if one.conditions == ("full", "cpu", "float32")]).results
-    cells = Cells(frame_of(results.records, lambda _: "own"))
+    results = inputs([one for one in shipped if one.conditions == ("full", "cpu", "float32")]).results
+    trained_runs = TrainedRuns(frame_of(results.records, lambda _: "own"))
     names = {name for one in results.records for name in (*one.metrics, *one.missing)} | {"mnist/nosuch"}
     some = sorted(names - {"pruning"})[::7]
-    for cell in {one.combination for one in results.records}:
-        records = results.cell(*cell)
+    for trained_run in {one.combination for one in results.records}:
+        records = results.trained_run(*trained_run)
         for name in some:
-            expected, found = gather(records, lambda one, name=name: metric(one, name)), cells.sample(*cell, name)
+            expected, found = (
+                gather(records, lambda one, name=name: metric(one, name)),
+                trained_runs.sample(*trained_run, name),
+            )
             assert (found, found.sources) == (expected, expected.sources)
 
 

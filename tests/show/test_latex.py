@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bench.core.text import FRACTION_DIFFERENCE
-from bench.judge.samples import Gap, Samples
+from bench.judge.samples import MissingValue, Samples
 from bench.show.table import Measured, Missing, Number, Table
 from bench.show.tables.latex import LONGEST_FLOAT, escape, latex
 from bench.show.tables.render import render
@@ -18,9 +18,11 @@ PLAIN = set(string.ascii_letters + string.digits + " .,;:!?()+-*/=@'")
 
 
 def table(rows: int = 1) -> Table:
-    mean, gap = Measured(Samples.of((0.97, 0.98))), Missing(Gap("n/a", "no"))
-    row = ["a_b & 5 % {x}", mean, Number(-0.0018, FRACTION_DIFFERENCE), gap]
-    return Table("my_table", "Title #1", "Caption $", ["name", "mean", "difference", "gap"], [row] * rows, ["last"])
+    mean, missing_value = Measured(Samples.of((0.97, 0.98))), Missing(MissingValue("n/a", "no"))
+    row = ["a_b & 5 % {x}", mean, Number(-0.0018, FRACTION_DIFFERENCE), missing_value]
+    return Table(
+        "my_table", "Title #1", "Caption $", ["name", "mean", "difference", "missing value"], [row] * rows, ["last"]
+    )
 
 
 def test_cells_are_escaped_and_numbers_typeset():

@@ -13,7 +13,7 @@ from bench.measure.metrics.shifts import STEPS, step_key
 from bench.show.figures import methods, shift
 from bench.show.figures.methods import LINE, front, label_heights
 from bench.show.figures.style import style
-from bench.show.material import Material
+from bench.show.inputs import Inputs
 from bench.show.tables.methods import clothes_table, methods_table
 from bench.show.tables.methods_answer import beyond_plain, order_sentence, sentences
 from bench.show.tables.methods_rows import Row
@@ -21,9 +21,9 @@ from tests.synthetic import record
 from tests.tables import shown_rows
 
 
-def material(*records, profile="full"):
-    """Return material of these records, as if they had been read from a results folder."""
-    found = Material(Path("no-such-folder"), profile)
+def inputs(*records, profile="full"):
+    """Return inputs of these records, as if they had been read from a results folder."""
+    found = Inputs(Path("no-such-folder"), profile)
     found._read_once[found.store.root] = (list(records), [])
     return found
 
@@ -44,7 +44,7 @@ def made(approach, recipe, seed, nll, draws, epochs):
 def folder(n_seeds=5):
     documents = [made("mlp", "corrected", seed, 0.07 + 0.001 * seed, 1, 10) for seed in range(n_seeds)]
     ensembles = [made("deep_ensemble", "published", seed, 0.05 + 0.001 * seed, 5, 20) for seed in range(n_seeds)]
-    return material(*documents, *ensembles)
+    return inputs(*documents, *ensembles)
 
 
 def table(n_seeds=5):
@@ -148,7 +148,7 @@ def test_methods_that_learnt_clothes_have_a_table_of_their_own(profile):
     metrics = {"fashion_mnist/accuracy": 0.9, "fashion_mnist/nll": 0.3, "mnist/auroc_predictive_entropy": 0.95}
     digits = [made("deep_ensemble", "published", 0, 0.05, 5, 20)]
     clothes = record("deep_ensemble", "published", "common", profile="full_fashion", metrics=metrics)
-    (found,) = clothes_table(material(*digits, clothes, profile=profile))
+    (found,) = clothes_table(inputs(*digits, clothes, profile=profile))
     assert found.name == "methods_fashion"
     (row,) = shown_rows(found)
     shown = [row[name] for name in ("method", "accuracy", "NLL", "digits")]
@@ -162,7 +162,7 @@ def test_a_missing_row_of_ten_times_the_budget_is_named():
     plain = [made("mlp", "corrected", 0, 0.07, 1, 10)]
     short, long = (made("sghmc", recipe, 0, 0.05, 20, 10) for recipe in ("published", "published+ten-times"))
     for records, is_missing in (([short], True), ([short, long], False)):
-        (found,) = methods_table(material(*plain, *records))
+        (found,) = methods_table(inputs(*plain, *records))
         (note,) = (note for note in found.notes if note.startswith("Methods with a recipe of ten times the budget:"))
         assert "bench run torchbnn_mlp --recipe corrected+ten-times makes" in note  # its published recipe is no ELBO
         assert ("Missing row: sghmc ten-times (python -m bench run sghmc" in note) == is_missing
@@ -186,7 +186,7 @@ def test_turned_and_moved_digits_have_their_columns_where_they_were_measured():
             for name, first, step in (("accuracy", 0.6, 0.02), ("nll", nll, 0.2))
         }
         ensembles.append(shifted("deep_ensemble", "published", seed, areas))
-    (found,) = methods_table(material(*documents, *ensembles))
+    (found,) = methods_table(inputs(*documents, *ensembles))
     rows = {row["method"]: row for row in shown_rows(found)}
     columns = ("NLL, turned", "NLL, moved")
     assert [rows["deep_ensemble"][name] for name in columns] == ["2.100 +- 1.271", "3.100 +- 1.271"]
@@ -205,8 +205,8 @@ def test_the_figures_of_turned_and_moved_digits_have_a_panel_for_each_method():
         for name in ("accuracy", "sure@0.99")
     }
     digits = [made("mlp", "corrected", seed, 0.07, 1, 10) for seed in (0, 1)]
-    assert list(shift.make(material(*digits))) == []
-    both = list(shift.make(material(*digits, *(shifted("mlp", "corrected", seed, curves) for seed in (0, 1)))))
+    assert list(shift.make(inputs(*digits))) == []
+    both = list(shift.make(inputs(*digits, *(shifted("mlp", "corrected", seed, curves) for seed in (0, 1)))))
     assert [found.name for found in both] == ["shift", "shift-moved"]
     for found, end in zip(both, ends.values(), strict=True):
         assert "Seeds: 2." in found.caption
@@ -231,7 +231,7 @@ def test_the_figure_names_every_method_with_costs():
 
 
 def test_without_records_of_methods_there_is_no_table():
-    assert list(methods_table(material(made("mlp", "corrected", 0, 0.07, 1, 10)))) == []
+    assert list(methods_table(inputs(made("mlp", "corrected", 0, 0.07, 1, 10)))) == []
 
 
 def test_names_of_similar_cost_stand_a_line_apart():

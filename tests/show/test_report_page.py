@@ -24,7 +24,7 @@ from bench.judge.comparison import COARSE, DIFFERS
 from bench.judge.samples import Samples
 from bench.judge.stats.rule import NOT_EXACT, OUTCOMES, Verdict, judge_one
 from bench.show.figures.figure import Figure
-from bench.show.material import Material
+from bench.show.inputs import Inputs
 from bench.show.outcomes import LOOKS, css, tone
 from bench.show.page.build import render_page, write_report
 from bench.show.page.content import ReportContent, collect
@@ -79,7 +79,7 @@ def content(tmp_path_factory) -> ReportContent:
     root = tmp_path_factory.mktemp("results")
     write_records(root, reason=HOSTILE)
     (root / "records" / "mlp" / "broken.json").write_text("{")
-    return dataclasses.replace(collect(Material(root), with_figures=False), figures=[drawn(), drawn("other", "field")])
+    return dataclasses.replace(collect(Inputs(root), with_figures=False), figures=[drawn(), drawn("other", "field")])
 
 
 @pytest.fixture(scope="module")
@@ -127,14 +127,14 @@ def test_every_link_leads_to_a_place_of_the_page_or_to_the_web(page):
 def test_every_number_of_the_main_table_leads_to_records_or_to_the_reported_number(written):
     text = written[0].read_text(encoding="utf-8")
     table = text[text.index('id="table-accuracy"') :]
-    cells = re.findall(r"<td>(.*?)</td>", table[: table.index("</section>")])
-    numbers = [cell for cell in cells if re.search(r"^(<a[^>]*>)?[\u2212+\d]", cell)]
+    trained_runs = re.findall(r"<td>(.*?)</td>", table[: table.index("</section>")])
+    numbers = [trained_run for trained_run in trained_runs if re.search(r"^(<a[^>]*>)?[\u2212+\d]", trained_run)]
     assert len(numbers) > 20
-    assert all(re.match(r'<a href="#(cell|record|claim)-', cell) for cell in numbers)
+    assert all(re.match(r'<a href="#(trained run|record|claim)-', trained_run) for trained_run in numbers)
 
 
 def test_every_verdict_has_its_reasoning(content, page):
-    judgement = content.material.judgement
+    judgement = content.inputs.judgement
     first = {one.first.id for one in judgement.curves}
     for verdict in judgement.verdicts:
         is_shown = not verdict.is_point or verdict.claim.id in first  # a curve's verdict is at its first point
@@ -177,7 +177,7 @@ def test_the_page_is_small(written):
 
 
 def test_an_empty_folder_makes_a_page_that_says_so(tmp_path):
-    empty = collect(Material(tmp_path / "nothing"), with_figures=False)
+    empty = collect(Inputs(tmp_path / "nothing"), with_figures=False)
     found = Page(render_page(empty))
     assert "No records." in found.said
     assert all(address[1:] in found.ids for address in found.addresses if address.startswith("#"))
@@ -283,7 +283,7 @@ def test_an_error_ends_what_is_being_drawn():
     assert set(multiprocessing.active_children()) <= others
 
 
-def test_a_drawing_for_narrow_pages_stands_beside_the_wide_one():
+def test_a_drawing_for_narrow_pages_stands_with_baseline_the_wide_one():
     both = dataclasses.replace(drawn(), narrow=drawn().draw)
     (image,) = Drawings([both]).images()
     assert image.narrow.startswith("data:image/svg+xml,")
@@ -298,9 +298,9 @@ def test_every_table_is_on_the_page(content, page):
     assert {kind.name for kind in TABLES if "*" not in kind.name} - absent <= set(content.tables)
 
 
-def test_mistakes_and_ladders_stand_with_their_document(written):
+def test_mistakes_and_ablations_stand_with_their_document(written):
     text = written[0].read_text(encoding="utf-8")
-    names = ("document-feldman2018", "table-audit_feldman2018", "table-ladder_mlp", "document-rabanser2017")
+    names = ("document-feldman2018", "table-audit_feldman2018", "table-ablation_mlp", "document-rabanser2017")
     places = [text.index(f'id="{name}"') for name in names]
     assert places == sorted(places)
 

@@ -14,7 +14,7 @@ from rich.console import Console
 from bench.core.errors import ConfigError
 from bench.core.text import FRACTION, SIX, THREE, Digits
 from bench.judge.claims import load_claims
-from bench.judge.samples import Gap, Samples
+from bench.judge.samples import MissingValue, Samples
 from bench.show.screens.summary import summary
 from bench.show.table import Measured, Missing, Number, Table
 from bench.show.tables.files import readme_body, update_readme, write_tables
@@ -56,11 +56,17 @@ def test_rounding_to_significant_digits_is_that_close(value, significant):
     assert abs(shown - value) <= 0.5001 * 10 ** (1 - significant) * value
 
 
-def test_gaps_are_numbered_only_where_one_word_has_several_reasons():
-    gaps = [Gap("n/a", "no sigma"), Gap("n/a", "no draws"), Gap("not run", "no record")]
-    rows = [[Missing(gap), Number(1.0, FRACTION), "x"] for gap in [*gaps, gaps[0]]]
+def test_missing_values_are_numbered_only_where_one_word_has_several_reasons():
+    missing_values = [
+        MissingValue("n/a", "no sigma"),
+        MissingValue("n/a", "no draws"),
+        MissingValue("not run", "no record"),
+    ]
+    rows = [
+        [Missing(missing_value), Number(1.0, FRACTION), "x"] for missing_value in [*missing_values, missing_values[0]]
+    ]
     table = Table("t", "T", "C", ["a", "b", "c"], rows, ["last"], conditions="D", origin=["made"])
-    assert table.labels == {gaps[0]: "n/a [1]", gaps[1]: "n/a [2]", gaps[2]: "not run"}
+    assert table.labels == {missing_values[0]: "n/a [1]", missing_values[1]: "n/a [2]", missing_values[2]: "not run"}
     assert table.notes == ("n/a [1]: no sigma", "n/a [2]: no draws", "not run: no record", "last", "made")
     assert table.caption == "C D"
 
@@ -80,7 +86,7 @@ def test_the_summary_as_a_reader_sees_it():
         "failed: a | b",
         ABSENT,
         "common only: without `--protocol published`, changed recipes are measured by the common protocol only",
-        "not run: no record of this cell; python -m bench run makes it",
+        "not run: no record of this trained run; python -m bench run makes it",
         "Made on made-up CPU, 2 threads; python 3.11.9, torch 2.13.0. Code: 0123456789.",
         "2 of 2 reported numbers are measured; 0 give the digits that the document prints.",
     ]
@@ -98,7 +104,7 @@ def test_the_summary_as_a_reader_sees_it():
 
 def test_markdown_shows_every_character_as_it_is():
     assert escape("|mu|/sigma <!-- x --> `a` *b*\nc") == r"\|mu\|/sigma &lt;!-- x --> \`a\` \*b\* c"
-    table = Table("t", "T|", "a < b", ["c|d"], [[Missing(Gap("failed", "x | y"))], ["p|q"]], [])
+    table = Table("t", "T|", "a < b", ["c|d"], [[Missing(MissingValue("failed", "x | y"))], ["p|q"]], [])
     assert markdown(table) == (
         "# T\\|\n\na &lt; b\n\n|   c\\|d |\n|-------:|\n| failed |\n|   p\\|q |\n\n- failed: x \\| y\n"
     )
@@ -129,7 +135,7 @@ def printed(table: Table, width: int, **options: Any) -> list[str]:
 def made_up(*notes: str) -> Table:
     rows = [
         ["a_name", Measured(Samples.of((0.5, 0.5))), "one two"],
-        ["b", Measured(Samples(gap=Gap("failed", "why"))), "t"],
+        ["b", Measured(Samples(missing_value=MissingValue("failed", "why"))), "t"],
     ]
     return Table("t", "Title", "Caption.", ["name", "x", "y"], rows, notes)
 
@@ -141,7 +147,8 @@ FOLDED = {  # by the width of the screen
         "a_name  0.5000 +- 0.0000 (2)  one two",
         "b                     failed  t",
     ],
-    # The longest words take 6 + 10 + 3 columns ("0.0000 (2)" counts as one word), the gaps 4; x and y share the 4 left.
+    # The longest words take 6 + 10 + 3 columns ("0.0000 (2)" counts as one word), the missing values 4; x and y share
+    # the 4 left.
     27: [
         "name               x  y",
         "───────────────────────────",
@@ -149,7 +156,7 @@ FOLDED = {  # by the width of the screen
         "          0.0000 (2)  two",
         "b             failed  t",
     ],
-    # Only with narrower gaps it fits: the longest words take 6 + 6 + 3 columns, the gaps 2.
+    # Only with narrower missing values it fits: the longest words take 6 + 6 + 3 columns, the missing values 2.
     17: [
         "name        x y",
         "─────────────────",

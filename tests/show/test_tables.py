@@ -1,4 +1,4 @@
-"""Every table: its rows, reasons for gaps, and the conditions that its caption names."""
+"""Every table: its rows, reasons for missing values, and the conditions that its caption names."""
 
 import math
 from typing import Any
@@ -14,14 +14,14 @@ from bench.core.records import Record
 from bench.judge.claims import load_claims
 from bench.judge.results import Results, select, without_commits
 from bench.judge.samples import metrics_of
-from bench.show.material import Material
+from bench.show.inputs import Inputs
 from bench.show.table import Measured
 from bench.show.tables.common import ACCURACY, CALIBRATION, DETECTION, OOD, REFUSAL
 from bench.show.tables.further import TOYS
 from bench.show.tables.registry import TABLES, all_tables
 from tests.report_folder import of_seed
 from tests.synthetic import manifests, record
-from tests.tables import Tables, line, material, shown_rows
+from tests.tables import Tables, inputs, line, shown_rows
 
 CLAIMS = load_claims()
 
@@ -30,17 +30,17 @@ CLAIMS = load_claims()
 
 
 def full_records(seed: int = 0) -> list[Record]:
-    """Return records of every cell with a few numbers, as a full run leaves them."""
+    """Return records of every trained run with a few numbers, as a full run leaves them."""
     variant = record("mxnet_bbb", "published+scale-mixture", "common", seed=seed, metrics={"mnist/accuracy": 0.9})
     return [*of_seed(seed), variant]
 
 
 @pytest.mark.parametrize("records", [[], full_records()], ids=["nothing", "a run"])
 def test_every_table_is_there_without_a_silent_blank(records):
-    built = all_tables(material(records))
+    built = all_tables(inputs(records))
     optional = {"methods", "methods_fashion"}  # of other records
     assert {kind.name for kind in TABLES if "*" not in kind.name} - optional <= set(built)
-    assert {"answer_linear_bbb", "ladder_mlp", "audit_feldman2018"} <= set(built)
+    assert {"answer_linear_bbb", "ablation_mlp", "audit_feldman2018"} <= set(built)
     assert set(built) <= {name for kind in TABLES for name in kind.questions()}
     empty = {"metrics", "unfinished", "provenance", "confidence", "choice", "verdict_curves", "blundell2015"}
     for table in built.values():
@@ -98,14 +98,14 @@ def test_conditions_are_never_mixed():
             Results([records[0], other], manifests())
 
 
-def test_the_newest_record_of_a_cell_and_seed_counts_and_the_others_are_mentioned():
+def test_the_newest_record_of_a_trained_run_and_seed_counts_and_the_others_are_mentioned():
     def at(time: str, value: float) -> Record:
         made = record("mlp", "published", "common", key=time, metrics={"mnist/accuracy": value})
         return structs.replace(made, provenance=structs.replace(made.provenance, measured=time))
 
     table = Tables(at("2026-02-02", 0.2), at("2026-03-03", 0.3), at("2026-01-01", 0.1))["accuracy"]
     assert line(table, "mlp")["published x common"] == "0.3000"
-    assert "Left out: 2 older records of the same cell and seed." in table.notes
+    assert "Left out: 2 older records of the same trained run and seed." in table.notes
 
 
 def test_captions_and_notes_name_profile_device_seeds_machine_and_versions():
@@ -127,8 +127,8 @@ def test_captions_and_notes_name_profile_device_seeds_machine_and_versions():
 
 
 @pytest.fixture(scope="module")
-def shipped() -> Material:
-    return Material(RESULTS)
+def shipped() -> Inputs:
+    return Inputs(RESULTS)
 
 
 DECLARED = [ACCURACY, CALIBRATION, DETECTION, OOD, REFUSAL, TOYS]
@@ -240,7 +240,7 @@ def pruning_rows(accuracy: float) -> dict[str, Any]:
     }
 
 
-def test_pruning_levels_beside_the_reported_ones():
+def test_pruning_levels_with_baseline_the_reported_ones():
     records = [record("mxnet_bbb", metrics={"mnist/test10k/pruned_accuracy@0.5": 0.9746})]
     records += [
         record("mxnet_bbb", "published", "common", seed=s, arrays={"pruning": pruning_rows(0.97 + s / 100)})

@@ -10,7 +10,7 @@ from rich.cells import cell_len
 from bench.cli import verdict
 from bench.cli.main import COMMANDS, UNFOLDED, main
 from bench.core.project import RESULTS
-from bench.show.material import Material
+from bench.show.inputs import Inputs
 from bench.show.table import Table
 from bench.show.tables.registry import TABLES, all_tables
 from bench.show.terminal import PIPE, Listing, narrowed, shown, text
@@ -40,7 +40,7 @@ def letters(*texts):
 @pytest.fixture(scope="module")
 def shipped():
     """Return the records that come with the suite; shared by the tests, because their verdicts take seconds."""
-    return Material(RESULTS)
+    return Inputs(RESULTS)
 
 
 @pytest.fixture(scope="module")
@@ -72,10 +72,10 @@ def test_every_table_fits_and_shows_every_letter(width, tables, monkeypatch):
         "data verify",
         "plan --all",
         "status --all",
-        "reference",
+        "baseline",
         "table",
         "table --list",
-        "ladder mlp",
+        "ablation mlp",
         "audit documents",
         "audit --rules",
         "predict docs/predict.png",
@@ -91,7 +91,7 @@ def test_every_listing_fits(command, terminal, capsys):
 
 @pytest.mark.parametrize("command", ["verdict", "verdict --all", f"verdict {CLAIM}", "verdict " + OWN])
 def test_every_verdict_fits(command, terminal, shipped, monkeypatch, capsys):
-    monkeypatch.setattr(verdict, "material_of", lambda arguments, reads_others=True: shipped)
+    monkeypatch.setattr(verdict, "inputs_of", lambda arguments, reads_others=True: shipped)
     assert main(command.split()) == 0
     printed = capsys.readouterr().out
     assert printed.strip()
@@ -145,7 +145,7 @@ def test_only_columns_that_a_table_has_are_spare(tables):
 
 def test_a_narrow_screen_leaves_out_what_has_no_room_and_says_so(monkeypatch):
     table = replace(Table("t", "T", "C", ["name", "x", "y"], [["a.b.c", "one", "two"]]), spare=("y", "x"))
-    # The longest parts take 4 + 3 + 3 columns, the gaps 1 each: 12, without y 8, without x too 4.
+    # The longest parts take 4 + 3 + 3 columns, the missing values 1 each: 12, without y 8, without x too 4.
     for width, left in ((12, "name x y"), (11, "name x"), (8, "name x"), (7, "name"), (3, "name x y")):
         assert list(narrowed(table, width).columns) == left.split()
     monkeypatch.setenv("COLUMNS", "8")

@@ -10,11 +10,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from bench.plan.computations import fit_keys
+
 from bench.cli.main import parse
 from bench.cli.options import select
 from bench.core.errors import BenchError
 from bench.core.store import Store
-from bench.plan.computations import fit_keys
 from bench.run.options import Options
 from bench.run.progress import Progress
 from bench.run.runner import run
@@ -90,7 +91,7 @@ def _calm_run(approaches: Sequence[str], root: Path) -> float:
     results = run(chosen, Store(root), options, Progress({}, quiet=True), "inline")
     for result in results:
         if result.outcome != "done":
-            raise BenchError(f"{result.cell.title()} does not even run without kills: {result.reason}")
+            raise BenchError(f"{result.trained_run.title()} does not even run without kills: {result.reason}")
     return (time.perf_counter() - begin) / len(fit_keys(chosen))
 
 
@@ -103,7 +104,7 @@ class _Round:
         self._killed = 0  # times in the present call
 
     def complete(self, n_kills: int) -> None:
-        """Run until every cell is done, killing while kills are left."""
+        """Run until every trained run is done, killing while kills are left."""
         code = -1
         while code:
             with Run(["-m", "bench", "run", *self._approaches, *OPTIONS, "--json", "--results", str(self.root)]) as run:

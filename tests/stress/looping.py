@@ -1,4 +1,4 @@
-"""The process that a soak watches: the same cells in a loop, each round in a new folder, and its memory after each.
+"""The process that a soak watches: the same runs in a loop, each round in a new folder, and its memory after each.
 
 Started as `python -m tests.stress.looping FOLDER PROFILE APPROACH...`; it goes on with the last round that it finds.
 """
@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.core.store import Store
-from bench.plan.cells import Selection, cells
+from bench.plan.trained_runs import Selection, trained_runs
 from bench.run.options import Options
 from bench.run.progress import Progress
 from bench.run.runner import run
@@ -25,7 +25,7 @@ def loop(folder: Path, profile: str, approaches: Sequence[str]) -> None:
     """Run for ever."""
     rounds = [int(path.name) for path in folder.iterdir() if path.name.isdigit()]
     number = max(rounds, default=0)
-    selected = cells(Selection(approaches=tuple(approaches), profile=profile))
+    selected = trained_runs(Selection(approaches=tuple(approaches), profile=profile))
     while True:
         root = folder / str(number)
         calls = 0
@@ -42,7 +42,7 @@ def loop(folder: Path, profile: str, approaches: Sequence[str]) -> None:
                 "kind": "round",
                 "round": number,
                 "calls": calls,
-                "cells": len(results),
+                "trained runs": len(results),
                 "run_mib": resident_mib(),
                 "servers_mib": sum(resident_mib(server) for server in servers),
             }

@@ -1,4 +1,4 @@
-"""Planted faults in real runs: each ends as a record with a reason, and the cells after it are done."""
+"""Planted faults in real runs: each ends as a record with a reason, and the trained runs after it are done."""
 
 from __future__ import annotations
 
@@ -50,12 +50,12 @@ class Planted:
         orphan = f"a child process that hangs outlived its killed run by {self.orphan_s:.2f} s"
         return [
             *(f"{name}: {outcome}, {reason}" for name, (outcome, reason) in self.ends.items()),
-            f"{len(self.ends)} faults, the other cells went on; {orphan} ({self.seconds:.0f} s)",
+            f"{len(self.ends)} faults, the other trained runs went on; {orphan} ({self.seconds:.0f} s)",
         ]
 
 
 def plant(names: Sequence[str], disks: bool) -> Planted:
-    """Run each fault in a child process of its own, with healthy cells among them; `disks`: broken file systems too."""
+    """Run each fault in a child process of its own, with healthy runs among them; `disks`: broken file systems too."""
     found, begin = Planted(), time.perf_counter()
     with tempfile.TemporaryDirectory(prefix="bench-planted-") as name:
         folder = Path(name)
@@ -94,7 +94,7 @@ def _fault(name: str) -> str:
 def _ends(run: Run) -> dict[str, tuple[str, str]]:
     """Return outcome and reason by recipe."""
     return {
-        event["cell"].split()[1].removeprefix(f"{HEALTHY}+"): (event["outcome"], event["reason"])
+        event["trained run"].split()[1].removeprefix(f"{HEALTHY}+"): (event["outcome"], event["reason"])
         for event in run.events
         if event["kind"] == "record"
     }
@@ -108,7 +108,7 @@ def _broken_fits(folder: Path, names: Sequence[str], found: Planted) -> None:
     recipes = [*map(_fault, names), _fault(LARGE), HEALTHY, _fault(LAST)]
     limits = ("--time-limit", SECONDS, "--memory-limit", MEMORY_MIB)
     with _run(folder, "fits", recipes, FILES_OF_256_KIB, *limits) as run:
-        run.wait_for(lambda event: event["kind"] == "start" and _fault(LAST) in event["cell"])
+        run.wait_for(lambda event: event["kind"] == "start" and _fault(LAST) in event["trained run"])
         run.kill("run")
         run.process.wait()
         found.orphan_s = run.outlived_s()
@@ -131,11 +131,11 @@ def _broken_fits(folder: Path, names: Sequence[str], found: Planted) -> None:
     if ends.get(LARGE, NOTHING)[0] != "done" or len(warned) != 1:
         found.faults.append(f"a posterior that does not fit: {ends.get(LARGE)}, warnings {warned}")
     if ends.get(HEALTHY, NOTHING)[0] != "done":
-        found.faults.append(f"the cell after the faults: {ends.get(HEALTHY)}")
+        found.faults.append(f"the trained run after the faults: {ends.get(HEALTHY)}")
 
 
 def _full_disk(folder: Path, found: Planted) -> None:
-    """No record can be written: every cell says so."""
+    """No record can be written: every trained run says so."""
     with _run(folder, "full", [_fault(LARGE), HEALTHY], FILES_OF_HALF_A_KIB) as run:
         code = run.wait()
     _check_failures("a full disk", run, code, 2, found)
@@ -153,10 +153,10 @@ def _no_permission(folder: Path, found: Planted) -> None:
         found.faults.append("what was in the way is gone")
 
 
-def _check_failures(what: str, run: Run, code: int, n_cells: int, found: Planted) -> None:
-    """Ask that all cells have failed with a reason, in order."""
+def _check_failures(what: str, run: Run, code: int, n_trained_runs: int, found: Planted) -> None:
+    """Ask that all trained runs have failed with a reason, in order."""
     ends = _ends(run)
     found.ends[what] = ends.get(HEALTHY, NOTHING)
-    fine = len(ends) == n_cells and all(outcome == "failed" and reason for outcome, reason in ends.values())
+    fine = len(ends) == n_trained_runs and all(outcome == "failed" and reason for outcome, reason in ends.values())
     if not fine or code != INCOMPLETE or "Traceback" in run.errors():
         found.faults.append(f"{what}: {ends}, exit code {code}, {run.errors()[-500:]}")

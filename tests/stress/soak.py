@@ -1,4 +1,4 @@
-"""The soak: the same cells in a loop with a kill a minute; nothing may be lost, nothing may grow."""
+"""The soak: the same trained runs in a loop with a kill a minute; nothing may be lost, nothing may grow."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Soak:
     profile: str = ""
     seconds: float = 0.0
     rounds: int = 0
-    cells: int = 0
+    trained_runs: int = 0
     kills: int = 0
     of_children: int = 0
     run_mib: list[float] = field(default_factory=list)  # resident memory of the run after each round
@@ -44,7 +44,8 @@ class Soak:
         memory = f"{self.run_mib[0]:.0f} to {self.run_mib[-1]:.0f} MiB" if self.run_mib else "not measured"
         return [
             f"{self.seconds / 60:.0f} minutes, {self.rounds} rounds of {', '.join(self.approaches)} in profile "
-            f"{self.profile}, {self.cells} cells, {self.kills} kills ({self.of_children} of a child process): memory "
+            f"{self.profile}, {self.trained_runs} trained runs, {self.kills} kills "
+            f"({self.of_children} of a child process): memory "
             f"of the run {memory}, grown by at most {self.growth_mib:.0f} MiB"
         ]
 
@@ -107,7 +108,7 @@ class _Watched:
             return
         root = self._folder / str(event["round"])
         found.rounds += 1
-        found.cells += event["cells"]
+        found.trained_runs += event["trained runs"]
         found.run_mib.append(round(event["run_mib"], 1))
         memory.append(event["run_mib"] + event["servers_mib"])
         found.faults += comparing.faults(root)

@@ -1,4 +1,4 @@
-"""Several runs on one results folder at once, one of them killed: every cell is done once, and nothing is harmed."""
+"""Several runs on one results folder at once, one of them killed: every run is done once, and nothing is harmed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from bench.core import locks
 from tests.stress import comparing
 from tests.stress.processes import Run
 
-CELLS = ("toy_bbb", "toy_mlp", "--profile", "smoke", "--seeds", "3", "--apart")
+TRAINED_RUNS = ("toy_bbb", "toy_mlp", "--profile", "smoke", "--seeds", "3", "--apart")
 N_RUNS = 3
 
 
@@ -23,8 +23,8 @@ class Together:
 
     runs: int = 0
     killed: int = 0
-    cells: int = 0
-    done_by: list[int] = field(default_factory=list)  # cells that each run has done
+    trained_runs: int = 0
+    done_by: list[int] = field(default_factory=list)  # trained runs that each run has done
     done_twice: int = 0
     named: int = 0  # working processes that the locks' notes named, as `status` shows them
     seconds: float = 0.0
@@ -33,18 +33,18 @@ class Together:
     def lines(self) -> list[str]:
         """Return the figures in words."""
         return [
-            f"{self.runs} runs on one folder, {self.killed} of them killed: {self.cells} cells "
+            f"{self.runs} runs on one folder, {self.killed} of them killed: {self.trained_runs} trained runs "
             f"({', '.join(map(str, self.done_by))}), {self.done_twice} done twice; the locks named {self.named} of "
             f"the processes ({self.seconds:.0f} s)"
         ]
 
 
 def run_together() -> Together:
-    """Let `N_RUNS` processes share the cells of one folder, and kill the first of them when it has begun."""
+    """Let `N_RUNS` processes share the trained runs of one folder, and kill the first of them when it has begun."""
     found, begin = Together(runs=N_RUNS), time.perf_counter()
     with tempfile.TemporaryDirectory(prefix="bench-together-") as folder:
         root = Path(folder)
-        arguments = ["-m", "bench", "run", *CELLS, "--threads", "1", "--json", "--results", folder]
+        arguments = ["-m", "bench", "run", *TRAINED_RUNS, "--threads", "1", "--json", "--results", folder]
         runs = [Run(arguments) for _ in range(N_RUNS)]
         try:
             if runs[0].wait_for(lambda event: event["kind"] == "start") is not None:
@@ -70,14 +70,14 @@ def _count(found: Together, runs: list[Run]) -> None:
     done = [[event["key"] for event in run.events if _is_done(event)] for run in runs]
     times = Counter(key for keys in done for key in keys)
     found.done_by = [len(keys) for keys in done]
-    found.cells = len(times)
+    found.trained_runs = len(times)
     found.done_twice = sum(count > 1 for count in times.values())
     if found.done_twice:
-        found.faults.append(f"{found.done_twice} cells were done twice")
+        found.faults.append(f"{found.done_twice} trained runs were done twice")
     expected = max(event["done"] + event["to_do"] for run in runs for event in run.events if event["kind"] == "begin")
     # The run that was killed may have written a record and not told of it.
-    if not expected - 1 <= found.cells <= expected:
-        found.faults.append(f"{found.cells} of {expected} cells were done")
+    if not expected - 1 <= found.trained_runs <= expected:
+        found.faults.append(f"{found.trained_runs} of {expected} trained runs were done")
 
 
 def _is_done(event: dict[str, Any]) -> bool:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from bench.judge.ladder.definition import ladder
-from bench.judge.ladder.rungs import ALONE, CONTROL, CUMULATIVE, VARIANT
+from bench.judge.ablation.definition import ablation
+from bench.judge.ablation.single_changes import ALONE, CONTROL, CUMULATIVE, VARIANT
 from bench.plan.manifests import ApproachManifest
 from bench.plan.registry import of_group
 
@@ -33,13 +33,13 @@ class Alternative:
 def alternatives(entry: ApproachManifest) -> list[Alternative]:
     """Return the alternatives to an approach's published recipe, each fit once.
 
-    They are the fits that its ladder compares. If the ladder has no control, the documents' networks without Bayes are
-    the controls.
+    They are the fits that its ablation compares. If the ablation has no control, the documents' networks without Bayes
+    are the controls.
     """
     if entry.task != "mnist":
-        return []  # a toy has neither corrections nor a ladder
+        return []  # a toy has neither corrections nor an ablation
     found: dict[str, Alternative] = {}
-    for one in _of_ladder(entry):
+    for one in _of_ablation(entry):
         if (one.approach, one.recipe) != (entry.name, "published"):
             found.setdefault(one.name, one)
     if CONTROL not in {one.kind for one in found.values()} and entry.noise != WITHOUT_BAYES:
@@ -49,15 +49,15 @@ def alternatives(entry: ApproachManifest) -> list[Alternative]:
     return sorted(found.values(), key=lambda one: KINDS.index(one.kind))
 
 
-def _of_ladder(entry: ApproachManifest) -> Iterator[Alternative]:
+def _of_ablation(entry: ApproachManifest) -> Iterator[Alternative]:
     if "corrected" in entry.recipes:
         yield Alternative(CORRECTED, entry.name, "corrected")
     kinds = {ALONE: CORRECTION, CUMULATIVE: CORRECTION, VARIANT: VARIANT, CONTROL: CONTROL}
-    for rung in ladder(entry.name).rungs:
-        if rung.kind in kinds:
-            before, after = next(iter(rung.numbers.values()))
+    for single_change in ablation(entry.name).single_changes:
+        if single_change.kind in kinds:
+            before, after = next(iter(single_change.numbers.values()))
             for place in (after, before):
-                yield Alternative(kinds[rung.kind], place.approach, place.recipe)
+                yield Alternative(kinds[single_change.kind], place.approach, place.recipe)
 
 
 def learns_what_is_measured(alternative: Alternative, entry: ApproachManifest, split: str) -> bool:

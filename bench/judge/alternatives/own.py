@@ -13,20 +13,20 @@ from bench.core.metric_table import BRIER, ENTROPY, FRACTION, GAP, N_CLASSES, NA
 from bench.core.records import Record
 from bench.core.text import one_line
 from bench.data.manifest import MEASURED_NAMES, manifest
+from bench.judge.ablation.effects import command
+from bench.judge.ablation.single_changes import VARIANT, MetricKey
 from bench.judge.alternatives.named import Alternative, alternatives, learns_what_is_measured
 from bench.judge.alternatives.weighing import PUBLISHED, Against, compare
 from bench.judge.claims import LONGEST_QUOTE, NATS_PER_BIT, Claim, PrecisionKind, number
 from bench.judge.comparison import ENOUGH
-from bench.judge.ladder.effects import command
-from bench.judge.ladder.rungs import VARIANT, Place
 from bench.judge.results import Results
 from bench.judge.samples import metrics_of
 from bench.judge.shorter import records_of
 from bench.judge.stats.rule import Verdict, judge_one
 from bench.measure.metrics.shifts import MOST_ROWS
-from bench.plan.cells import PROTOCOLS
 from bench.plan.recipes import profile, resolve
 from bench.plan.registry import manifests
+from bench.plan.trained_runs import PROTOCOLS
 
 PRINTED = ("rounded", "truncated", "exact")
 _BOUNDS = {  # of a printed number; the bounds in `metric_table` leave room for rounding
@@ -85,9 +85,9 @@ def _records(own: OwnNumber, results: Results) -> list[Record]:
         resolve(results.manifests[own.approach], own.recipe)  # raises for an unknown recipe
     found = records_of(results, own.approach, own.recipe, own.protocol)
     if not any(record.metrics for record in found):
-        place = Place(own.approach, own.recipe, own.protocol, "")
+        place = MetricKey(own.approach, own.recipe, own.protocol, "")
         where = f"{place.fit_text()} by protocol {own.protocol} under these conditions"
-        other = [name for name in PROTOCOLS if any(one.metrics for one in results.cell(*place[:2], name))]
+        other = [name for name in PROTOCOLS if any(one.metrics for one in results.trained_run(*place[:2], name))]
         remedy = f"--protocol {other[0]} has some" if other else f"`{command(place, ENOUGH)}` makes them"
         raise ConfigError(f"no finished record of {where}; {remedy}")
     return found

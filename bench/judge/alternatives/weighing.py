@@ -13,13 +13,13 @@ from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
 from bench.core.records import Record
+from bench.judge.ablation.effects import command
+from bench.judge.ablation.single_changes import MetricKey
 from bench.judge.alternatives.named import Alternative, alternatives, learns_what_is_measured
 from bench.judge.claims import Claim, in_claim_unit, measure
 from bench.judge.comparison import ALPHA, ENOUGH
-from bench.judge.ladder.effects import command
-from bench.judge.ladder.rungs import Place
 from bench.judge.results import Results
-from bench.judge.samples import NO_RECORD, Gap, Samples, metrics_of
+from bench.judge.samples import NO_RECORD, MissingValue, Samples, metrics_of
 from bench.judge.stats.one_more_run import density_ratio, overlap
 from bench.judge.stats.rule import OnScale, on_scale
 
@@ -82,12 +82,12 @@ def against(claim: Claim, results: Results) -> Against:
     found = []
     for one in alternatives(entry):
         if learns_what_is_measured(one, entry, claim.split):
-            gap = Gap("n/a", "it trains on the rows that the document holds out")
-            found.append(_unknown(one, PUBLISHED, Samples(), Samples(gap=gap)))
+            missing_value = MissingValue("n/a", "it trains on the rows that the document holds out")
+            found.append(_unknown(one, PUBLISHED, Samples(), Samples(missing_value=missing_value)))
         else:
             fits = ((claim.approach, PUBLISHED), (one.approach, one.recipe))
             pairs = {
-                protocol: [_measured(claim, results, results.cell(*fit, protocol), protocol) for fit in fits]
+                protocol: [_measured(claim, results, results.trained_run(*fit, protocol), protocol) for fit in fits]
                 for protocol in (PUBLISHED, COMMON)
             }
             found.append(weigh(claim, one, pairs))
@@ -103,17 +103,17 @@ def weigh(claim: Claim, alternative: Alternative, pairs: Mapping[str, Sequence[S
         for protocol, (ours, theirs) in pairs.items():
             if min(ours.n, theirs.n) >= fewest:
                 if protocol == COMMON and (shift := _shift(claim, pairs[PUBLISHED][0], ours)):
-                    return _unknown(alternative, COMMON, ours, Samples(gap=Gap("n/a", shift)))
+                    return _unknown(alternative, COMMON, ours, Samples(missing_value=MissingValue("n/a", shift)))
                 return compare(claim, alternative, protocol, ours, theirs)
     ours, theirs = pairs[PUBLISHED]
     return _unknown(alternative, PUBLISHED, ours, theirs)
 
 
 def _unknown(alternative: Alternative, protocol: str, ours: Samples, theirs: Samples) -> Weighed:
-    gap = theirs.gap or ours.gap
-    reason = gap.reason if gap else "one seed has no spread"
-    if theirs.gap is not None and theirs.gap.code == NO_RECORD:
-        reason = f"`{command(Place(alternative.approach, alternative.recipe, protocol, ''), ENOUGH)}` measures it"
+    missing_value = theirs.missing_value or ours.missing_value
+    reason = missing_value.reason if missing_value else "one seed has no spread"
+    if theirs.missing_value is not None and theirs.missing_value.code == NO_RECORD:
+        reason = f"`{command(MetricKey(alternative.approach, alternative.recipe, protocol, ''), ENOUGH)}` measures it"
     return Weighed(alternative, protocol, ours, theirs, NOT_MEASURED, reason)
 
 
@@ -129,8 +129,10 @@ def compare(claim: Claim, alternative: Alternative, protocol: str, ours: Samples
         if published is not None and other is not None and _is_elsewhere(published, other.ours):
             reason = f"all seeds give {theirs.mean:.4g}"
             return Weighed(alternative, protocol, ours, theirs, FAR_OUTSIDE, reason, shared=0.0)
-        gap = Gap("n/a", "no distribution fits: all seeds give one number, or a number is outside the claim's scale")
-        return _unknown(alternative, protocol, ours, replace(theirs, gap=gap))
+        missing_value = MissingValue(
+            "n/a", "no distribution fits: all seeds give one number, or a number is outside the claim's scale"
+        )
+        return _unknown(alternative, protocol, ours, replace(theirs, missing_value=missing_value))
     low, high = published.reported.low, published.reported.high
     shared = overlap(published.ours, other.ours)
     is_far = other.estimate.difference / other.ours.sd > FAR
@@ -161,7 +163,7 @@ def _shift(claim: Claim, as_published: Samples, as_common: Samples) -> str:
 
 def by_seed(claim: Claim, results: Results, approach: str, recipe: str, protocol: str) -> dict[int, float]:
     """Return the number that each seed measured of a claim, in the claim's unit; seeds without one are left out."""
-    return dict(_measured(claim, results, results.cell(approach, recipe, protocol), protocol).by_seed)
+    return dict(_measured(claim, results, results.trained_run(approach, recipe, protocol), protocol).by_seed)
 
 
 def _measured(claim: Claim, results: Results, records: Sequence[Record], protocol: str) -> Samples:
@@ -170,7 +172,7 @@ def _measured(claim: Claim, results: Results, records: Sequence[Record], protoco
         return measure(claim, records)
     key = _common_key(claim, results)
     if not key:
-        return Samples(gap=Gap("n/a", "the common protocol measures no such number"))
+        return Samples(missing_value=MissingValue("n/a", "the common protocol measures no such number"))
     sample = metrics_of(records, key)
     return sample.converted(lambda value: in_claim_unit(claim, value))
 
@@ -187,5 +189,5 @@ def _common_key(claim: Claim, results: Results) -> str:
 
 
 def _last_stage(claim: Claim, results: Results) -> str:
-    epochs = [len(record.epochs) for record in results.cell(claim.approach, PUBLISHED, PUBLISHED)]
+    epochs = [len(record.epochs) for record in results.trained_run(claim.approach, PUBLISHED, PUBLISHED)]
     return f"epoch:{max(epochs)}" if epochs else ""

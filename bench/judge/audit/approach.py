@@ -150,13 +150,15 @@ def _of_inputs(weights: Mapping[str, Marginal], inputs: Tensor) -> Tensor:
 
 def _kl_scale(probe: Probe) -> Seen:
     one, other = probe.trail(ROWS).arrays, probe.trail(FULL_ROWS).arrays
-    gap = max(float((one[name].double() - other[name].double()).abs().max()) for name in one)
-    if gap == 0:
+    missing_value = max(float((one[name].double() - other[name].double()).abs().max()) for name in one)
+    if missing_value == 0:
         detail = f"fits with N = {ROWS} and N = {FULL_ROWS:,} are the same to the bit: the KL does not know N"
-        return Seen("fails", detail, {"difference": gap})
+        return Seen("fails", detail, {"difference": missing_value})
     # A KL that counts twice, or with the wrong sign, makes the fit depend on N just as well.
-    detail = f"fits that differ in N alone differ by up to {gap:.2g}; how often the KL counts needs elbo_audit"
-    return Seen("not measured", detail, {"difference": gap})
+    detail = (
+        f"fits that differ in N alone differ by up to {missing_value:.2g}; how often the KL counts needs elbo_audit"
+    )
+    return Seen("not measured", detail, {"difference": missing_value})
 
 
 def _sigma_moves(probe: Probe) -> Seen:

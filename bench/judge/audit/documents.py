@@ -1,6 +1,6 @@
 """The rules for the documents: which mistakes they make, what shows them, and how much each changes a number.
 
-documents.toml has what we found by reading, shown.json what `python -m documents_code --write` found by running.
+documents.toml has what we found by derived metric, shown.json what `python -m documents_code --write` found by running.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from msgspec.structs import asdict
 from bench.core.errors import ConfigError, unknown_name
 from bench.core.metric_table import metrics
 from bench.core.toml import TomlTable, read_toml
+from bench.judge.ablation.definition import ablation
+from bench.judge.ablation.effects import Numbers, effect_text
+from bench.judge.ablation.single_changes import STORED, SingleChange
 from bench.judge.audit.findings import Finding
 from bench.judge.audit.rules import RULES
-from bench.judge.ladder.definition import ladder
-from bench.judge.ladder.effects import Numbers, effect_text
-from bench.judge.ladder.rungs import STORED, Rung
 from bench.plan.manifests import ApproachManifest
 from bench.plan.recipes import Recipe
 from elbo_audit.findings import FindingOutcome
@@ -40,13 +40,13 @@ _TO_OUTCOME: dict[str, FindingOutcome] = {
 }
 
 
-class RungNumber(TomlTable, frozen=True):
-    """Which number of which rung of an approach's ladder."""
+class SingleChangeNumber(TomlTable, frozen=True):
+    """Which number of which single change of an approach's ablation."""
 
-    rung: str
+    single_change: str
     data_set: str
     quantity: str
-    kind: str = ""  # of the rung, where rungs of several kinds share the name
+    kind: str = ""  # of the single change, where single changes of several kinds share the name
 
 
 class _Found(TomlTable, frozen=True):
@@ -57,7 +57,7 @@ class _Found(TomlTable, frozen=True):
     shown: str = ""
     approach: str = ""
     removed_by: str = ""
-    effect: RungNumber | None = None  # in the ladder of `approach`
+    effect: SingleChangeNumber | None = None  # in the ablation of `approach`
 
 
 class Fact(_Found, frozen=True, kw_only=True):
@@ -157,7 +157,7 @@ def audit_documents(documents: Sequence[str], numbers: Numbers) -> list[Finding]
 
     Args:
         documents: some of `DOCUMENTS`.
-        numbers: of the ladders; they say how much a mistake changes a number.
+        numbers: of the ablations; they say how much a mistake changes a number.
     """
     found = []
     for fact in facts():
@@ -183,34 +183,41 @@ def audit_documents(documents: Sequence[str], numbers: Numbers) -> list[Finding]
     return found
 
 
-def rung_of(approach: str, wanted: RungNumber) -> Rung:
-    """Return the rung that `wanted` names; raises ConfigError unless there is exactly one, and it has the number."""
-    rungs = ladder(approach).rungs
-    named = [rung for rung in rungs if rung.name == wanted.rung]
+def single_change_of(approach: str, wanted: SingleChangeNumber) -> SingleChange:
+    """Return the single change that `wanted` names; raises ConfigError unless there is just one, and has the number."""
+    single_changes = ablation(approach).single_changes
+    named = [single_change for single_change in single_changes if single_change.name == wanted.single_change]
     if not named:
-        raise unknown_name(f"rung of {approach}", wanted.rung, {rung.name for rung in rungs})
-    found = [rung for rung in named if wanted.kind in ("", rung.kind)]
+        raise unknown_name(
+            f"single change of {approach}",
+            wanted.single_change,
+            {single_change.name for single_change in single_changes},
+        )
+    found = [single_change for single_change in named if wanted.kind in ("", single_change.kind)]
     if len(found) != 1:
-        kinds = ", ".join(rung.kind for rung in named)
-        raise ConfigError(f"rung {wanted.rung} of {approach} was given kind '{wanted.kind}'; give one of {kinds}")
+        kinds = ", ".join(single_change.kind for single_change in named)
+        raise ConfigError(
+            f"single change {wanted.single_change} of {approach} was given kind '{wanted.kind}'; give one of {kinds}"
+        )
     number = (wanted.data_set, wanted.quantity)
     if number not in found[0].numbers:
         known = {" ".join(what) for what in found[0].numbers}
-        raise unknown_name(f"number of rung {wanted.rung} of {approach}", " ".join(number), known)
+        raise unknown_name(f"number of single change {wanted.single_change} of {approach}", " ".join(number), known)
     return found[0]
 
 
-def effect_of(approach: str, wanted: RungNumber, numbers: Numbers) -> str:
-    """Return a rung's difference with its 95 % interval over seeds, or why there is none and which command measures it.
+def effect_of(approach: str, wanted: SingleChangeNumber, numbers: Numbers) -> str:
+    """Return a single change's effect with its 95 % interval over seeds, or why there is none, and how to measure it.
 
     Raises:
-        ConfigError: the ladder has no such number.
+        ConfigError: the ablation has no such number.
     """
-    rung = rung_of(approach, wanted)
-    effect = numbers.effect(*rung.numbers[wanted.data_set, wanted.quantity])
-    what = f"ladder {approach}, rung {rung.name} ({rung.kind}: {rung.title}), {wanted.data_set} {wanted.quantity}"
+    single_change = single_change_of(approach, wanted)
+    effect = numbers.effect(*single_change.numbers[wanted.data_set, wanted.quantity])
+    named = f"{single_change.name} ({single_change.kind}: {single_change.title})"
+    what = f"ablation {approach}, single change {named}, {wanted.data_set} {wanted.quantity}"
     if effect.estimate is None:
-        return f"{what}: {effect.gaps[0].code}: {effect.gaps[0].reason}"
+        return f"{what}: {effect.missing_values[0].code}: {effect.missing_values[0].reason}"
     n, unit = effect.estimate.n, metrics()[STORED[wanted.quantity]].unit.name
     seeds = "1 seed, no interval" if n == 1 else f"{n} seeds"
     return f"{what}: {effect_text(effect, wanted.quantity)} ({unit}; {seeds})"

@@ -15,7 +15,7 @@ OUTCOMES: tuple[FindingOutcome, ...] = ("fails", "known", "passes", "not measure
 class Finding(elbo_audit.findings.Finding):
     """One rule applied to one subject."""
 
-    effect: str = ""  # how much the mistake changes a number, by a rung of a ladder
+    effect: str = ""  # how much the mistake changes a number, by a single change of an ablation
 
     @property
     def of_rule(self) -> AuditRule:

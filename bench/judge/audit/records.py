@@ -45,30 +45,30 @@ def audit_records(records: Sequence[Record], store: Store) -> list[Finding]:
 
 
 def _one_seed(name: str, done: Iterable[Record], diverged: Iterable[Record], reason: str) -> Finding:
-    """Count the seeds of each cell that has a finished record. A diverged seed counts too, because it is reported.
+    """Count the seeds of each run that has a finished record. A diverged seed counts too, because it is reported.
 
     `reason`: why there is one seed only, if the manifest declares that; else ''.
     """
     finished: dict[str, set[int]] = {}
     for record in done:
-        finished.setdefault(_cell(record), set()).add(record.seed)
-    cells = {cell: {*seeds} for cell, seeds in finished.items()}
+        finished.setdefault(_trained_run(record), set()).add(record.seed)
+    trained_runs = {trained_run: {*seeds} for trained_run, seeds in finished.items()}
     for record in diverged:
-        cells.get(_cell(record), set()).add(record.seed)
-    single = [cell for cell, seeds in cells.items() if len(seeds) == 1]
+        trained_runs.get(_trained_run(record), set()).add(record.seed)
+    single = [trained_run for trained_run, seeds in trained_runs.items() if len(seeds) == 1]
     few = sum(len(seeds) < ENOUGH for seeds in finished.values())  # a verdict counts finished seeds only
-    least = min(map(len, cells.values()))
+    least = min(map(len, trained_runs.values()))
     if single:
-        detail = f"one seed only in {len(single)} of {len(cells)} cells: {', '.join(single)}"
+        detail = f"one seed only in {len(single)} of {len(trained_runs)} trained runs: {', '.join(single)}"
         outcome: FindingOutcome = "known" if reason else "fails"
         detail += f"; {reason}" if reason else ""
         return Finding("one-seed", f"records of {name}", outcome, detail, {"seeds": least})
-    where = "the only cell" if len(cells) == 1 else f"all {len(cells)} cells"
-    detail = f"{least} seeds or more in {where}; cells with fewer than the {ENOUGH} that a verdict needs: {few}"
+    where = "the only trained run" if len(trained_runs) == 1 else f"all {len(trained_runs)} trained runs"
+    detail = f"{least} seeds or more in {where}; trained runs with fewer than the {ENOUGH} that a verdict needs: {few}"
     return Finding("one-seed", f"records of {name}", "passes", detail, {"seeds": least})
 
 
-def _cell(record: Record) -> str:
+def _trained_run(record: Record) -> str:
     return f"{record.recipe} x {record.protocol}"
 
 
@@ -83,7 +83,7 @@ def _stale(name: str, records: Sequence[Record]) -> Finding:
 
 
 def _name(record: Record) -> str:
-    return f"{_cell(record)} {record.profile} seed {record.seed} {record.key[:8]}"
+    return f"{_trained_run(record)} {record.profile} seed {record.seed} {record.key[:8]}"
 
 
 def _last_epoch(name: str, records: Iterable[Record]) -> Iterator[Finding]:
@@ -144,17 +144,17 @@ def _predictions(records: Iterable[Record], store: Store) -> Iterator[Finding]:
 
 
 def _entropy(draws: Tensor, stored: Tensor) -> Seen:
-    gap = float((entropies_by_average(draws)[MEAN] - stored).abs().max())
+    missing_value = float((entropies_by_average(draws)[MEAN] - stored).abs().max())
     limit = math.log(draws.shape[-1]) + HALF
-    good = gap <= HALF and bool((stored <= limit).all())
-    detail = f"stored entropies differ from those of the {MEAN} by at most {gap:.2g} nats"
-    return Seen("passes" if good else "fails", detail, {"difference": gap})
+    good = missing_value <= HALF and bool((stored <= limit).all())
+    detail = f"stored entropies differ from those of the {MEAN} by at most {missing_value:.2g} nats"
+    return Seen("passes" if good else "fails", detail, {"difference": missing_value})
 
 
 def _average(draws: Tensor, largest: Tensor) -> Seen:
-    gaps = {name: float((p.amax(-1) - largest).abs().max()) for name, p in averages(draws).items()}
-    right = gaps.pop(MEAN)
-    others = f"from those of other averages by {min(gaps.values()):.2g} or more"
+    missing_values = {name: float((p.amax(-1) - largest).abs().max()) for name, p in averages(draws).items()}
+    right = missing_values.pop(MEAN)
+    others = f"from those of other averages by {min(missing_values.values()):.2g} or more"
     detail = f"stored maxima differ from those of the {MEAN} by at most {right:.2g}, {others}"
     return Seen("passes" if right <= HALF / 4 else "fails", detail, {"difference": right})
 

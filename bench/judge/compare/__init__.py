@@ -1,1 +1,1 @@
-"""Two results folders side by side, paired by cell and seed."""
+"""Two results folders side by side, paired by trained run and seed."""

@@ -13,9 +13,9 @@ from scipy import stats
 from bench.core.records import Record
 from bench.core.row_scores import Scores
 from bench.data.manifest import TASKS
-from bench.judge.compare.pairing import CellName, Pairs
+from bench.judge.compare.pairing import Pairs, TrainedRunName
 from bench.judge.comparison import ALPHA, Estimate, holm_over, paired
-from bench.judge.samples import LAST_EPOCH, Gap, metric
+from bench.judge.samples import LAST_EPOCH, MissingValue, metric
 
 IDENTICAL, LOWER, HIGHER, UNSEEN, ONE_SEED = "identical", "B lower", "B higher", "no difference seen", "one seed"
 NO_SPREAD = "no spread"  # few seeds, whose differences are equal: for shares of few images that is often chance
@@ -34,9 +34,9 @@ MAIN_METRICS = (
 
 @dataclass(frozen=True)
 class Difference:
-    """One metric of one cell: the estimate of B minus A."""
+    """One metric of one trained run: the estimate of B minus A."""
 
-    cell: CellName
+    trained_run: TrainedRunName
     metric: str
     estimate: Estimate
     p_adjusted: float | None = None  # over all metrics; None without a spread, and for identical numbers
@@ -57,7 +57,7 @@ class Difference:
 class RowTest:
     """The comparison of two networks of one seed on the same rows. It says nothing of their recipes."""
 
-    cell: CellName
+    trained_run: TrainedRunName
     seed: int
     n_rows: int
     only_a: int  # rows that only A has right
@@ -71,7 +71,7 @@ class RowTest:
 class Lack:
     """A metric that cannot be compared, because these seeds of one side have no number."""
 
-    cell: CellName
+    trained_run: TrainedRunName
     metric: str
     side: str  # "A" or "B"
     seeds: tuple[int, ...]
@@ -81,36 +81,41 @@ class Lack:
 def differences(pairs: Iterable[Pairs], patterns: Sequence[str]) -> list[Difference]:
     """Return the differences of all metrics that fit a pattern and that every record has; Holm adjusts the p-values."""
     found = [
-        Difference(cell.cell, name, _estimate(cell, name))
-        for cell in pairs
-        for name in _names(cell, patterns)
-        if not _gaps(cell, name)
+        Difference(trained_run.trained_run, name, _estimate(trained_run, name))
+        for trained_run in pairs
+        for name in _names(trained_run, patterns)
+        if not _missing_values(trained_run, name)
     ]
     adjusted = holm_over({place: one.estimate for place, one in enumerate(found)})
     return [replace(one, p_adjusted=adjusted.get(place)) for place, one in enumerate(found)]
 
 
-def _estimate(cell: Pairs, name: str) -> Estimate:
-    a, b = ({record.seed: _number(record, name) for record in side} for side in (cell.a, cell.b))
+def _estimate(trained_run: Pairs, name: str) -> Estimate:
+    a, b = ({record.seed: _number(record, name) for record in side} for side in (trained_run.a, trained_run.b))
     found = paired(a, b)
-    assert found is not None, "a cell of both folders has a seed in common"
+    assert found is not None, "a trained run of both folders has a seed in common"
     return found
 
 
 def _number(record: Record, name: str) -> float:
     value = metric(record, name)
-    assert not isinstance(value, Gap), "only what every record has is compared"
+    assert not isinstance(value, MissingValue), "only what every record has is compared"
     return value
 
 
 def lacking(pairs: Iterable[Pairs], patterns: Sequence[str]) -> list[Lack]:
     """Return the metrics that fit a pattern and that some records have and others lack."""
-    return [lack for cell in pairs for name in _names(cell, patterns) for lack in _gaps(cell, name)]
+    return [
+        lack
+        for trained_run in pairs
+        for name in _names(trained_run, patterns)
+        for lack in _missing_values(trained_run, name)
+    ]
 
 
-def _names(cell: Pairs, patterns: Sequence[str]) -> list[str]:
+def _names(trained_run: Pairs, patterns: Sequence[str]) -> list[str]:
     """Return the metrics that fit a pattern and are a finite number in some record of either side."""
-    records = [*cell.a, *cell.b]
+    records = [*trained_run.a, *trained_run.b]
     final = dict.fromkeys(name for record in records for name in record.metrics)
     last = [record.epochs[-1].metrics for record in records if record.epochs]
     traced = dict.fromkeys(name for metrics in last for name in metrics if "/" in name and name not in final)
@@ -118,25 +123,25 @@ def _names(cell: Pairs, patterns: Sequence[str]) -> list[str]:
         *(name for name in final if _fits(name, patterns)),
         *(LAST_EPOCH + name for name in traced if _fits(name, patterns)),
     ]
-    return [name for name in names if not all(isinstance(metric(record, name), Gap) for record in records)]
+    return [name for name in names if not all(isinstance(metric(record, name), MissingValue) for record in records)]
 
 
 def _fits(name: str, patterns: Sequence[str]) -> bool:
     return any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)
 
 
-def _gaps(cell: Pairs, name: str) -> list[Lack]:
+def _missing_values(trained_run: Pairs, name: str) -> list[Lack]:
     """Return which records have no finite number for a metric: one entry for each side and reason."""
     found: dict[tuple[str, str], list[int]] = {}
-    for side, records in (("A", cell.a), ("B", cell.b)):
-        for seed, record in zip(cell.seeds, records, strict=True):
+    for side, records in (("A", trained_run.a), ("B", trained_run.b)):
+        for seed, record in zip(trained_run.seeds, records, strict=True):
             value = metric(record, name)
-            if isinstance(value, Gap):
+            if isinstance(value, MissingValue):
                 found.setdefault((side, value.reason), []).append(seed)
-    return [Lack(cell.cell, name, side, tuple(seeds), reason) for (side, reason), seeds in found.items()]
+    return [Lack(trained_run.trained_run, name, side, tuple(seeds), reason) for (side, reason), seeds in found.items()]
 
 
-def row_test(cell: CellName, seed: int, a: Scores, b: Scores, inside: str = "mnist") -> RowTest | None:
+def row_test(trained_run: TrainedRunName, seed: int, a: Scores, b: Scores, inside: str = "mnist") -> RowTest | None:
     """Compare the accuracies of two networks on the data set `inside`; None unless both have scores of the same rows.
 
     The interval is that of the mean over rows of differences that are -1, 0 or 1. The p-value is McNemar's exact one:
@@ -154,4 +159,4 @@ def row_test(cell: CellName, seed: int, a: Scores, b: Scores, inside: str = "mni
     step = (only_b - only_a) / n
     variance = (only_a + only_b) / n - step**2
     p = float(stats.binomtest(only_a, only_a + only_b).pvalue) if only_a + only_b else 1.0
-    return RowTest(cell, seed, n, only_a, only_b, step, 1.959964 * math.sqrt(max(0.0, variance) / n), p)
+    return RowTest(trained_run, seed, n, only_a, only_b, step, 1.959964 * math.sqrt(max(0.0, variance) / n), p)

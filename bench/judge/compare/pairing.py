@@ -26,18 +26,18 @@ AMOUNTS = {  # field of a profile -> in words
 }
 
 CONDITIONS = ("profile", "device", "precision")
-OTHER_VERSIONS = "it was made at other versions than the newest record of its cell"
+OTHER_VERSIONS = "it was made at other versions than the newest record of its trained run"
 
-CellName = tuple[str, str, str]  # approach, recipe, protocol
+TrainedRunName = tuple[str, str, str]  # approach, recipe, protocol
 
 
 @dataclass(frozen=True)
 class Side:
-    """The finished records of one folder under one profile, device and precision, the newest of each cell and seed."""
+    """The finished records of one folder under one profile, device and precision, the newest of each run and seed."""
 
     store: Store
     conditions: tuple[str, ...]  # profile, device, precision
-    records: Mapping[tuple[CellName, int], Record]  # by cell and seed
+    records: Mapping[tuple[TrainedRunName, int], Record]  # by trained run and seed
     problems: tuple[str, ...]  # what is wrong with files that were left out
     unfinished: tuple[str, ...]  # which records do not count, and why
 
@@ -74,9 +74,9 @@ class Side:
 
 
 def _of_one_version(records: Sequence[Record]) -> tuple[list[Record], list[Record]]:
-    """Return the records with the same versions as the newest record of their cell, and the other records.
+    """Return the records with the same versions as the newest record of their trained run, and the other records.
 
-    Two folders of different versions may be compared, but all seeds of one cell in a folder must have the same.
+    Two folders of different versions may be compared, but all seeds of one trained run in a folder must have the same.
     """
     newest = {record.combination: record for record in sorted(records, key=made_at)}
     kept = [record for record in records if record.versions == newest[record.combination].versions]
@@ -85,23 +85,25 @@ def _of_one_version(records: Sequence[Record]) -> tuple[list[Record], list[Recor
 
 @dataclass(frozen=True)
 class Pairs:
-    """The records of one cell for the seeds that both folders have, in the order of the seeds."""
+    """The records of one trained run for the seeds that both folders have, in the order of the seeds."""
 
-    cell: CellName
+    trained_run: TrainedRunName
     seeds: tuple[int, ...]
     a: tuple[Record, ...]
     b: tuple[Record, ...]
 
 
 def pair_records(a: Side, b: Side) -> list[Pairs]:
-    """Return the cells with at least one seed that both folders have; raises ConfigError if there are none."""
+    """Return the trained runs with at least one seed that both folders have; raises ConfigError if there are none."""
     common = sorted(a.records.keys() & b.records.keys())
     if not common:
-        raise ConfigError("the folders have no finished cell with the same seed in common")
+        raise ConfigError("the folders have no finished trained run with the same seed in common")
     found = []
-    for cell in dict.fromkeys(cell for cell, _ in common):
-        seeds = tuple(seed for its_cell, seed in common if its_cell == cell)
-        found.append(Pairs(cell, seeds, *(tuple(side.records[cell, seed] for seed in seeds) for side in (a, b))))
+    for trained_run in dict.fromkeys(trained_run for trained_run, _ in common):
+        seeds = tuple(seed for its_trained_run, seed in common if its_trained_run == trained_run)
+        found.append(
+            Pairs(trained_run, seeds, *(tuple(side.records[trained_run, seed] for seed in seeds) for side in (a, b)))
+        )
     return found
 
 
@@ -112,7 +114,7 @@ def only_in(one: Side, other: Side) -> list[str]:
 
 def differing_conditions(a: Side, b: Side, pairs: Iterable[Pairs]) -> list[str]:
     """Return lines on what differs between the sides besides the numbers, and may explain why the numbers differ."""
-    both = [(one, other) for cell in pairs for one, other in zip(cell.a, cell.b, strict=True)]
+    both = [(one, other) for trained_run in pairs for one, other in zip(trained_run.a, trained_run.b, strict=True)]
     lines = [
         f"{name}: {one} and {other}"
         for name, one, other in zip(CONDITIONS, a.conditions, b.conditions, strict=True)

@@ -1,1 +1,1 @@
-"""The gate for CI: does the code still give the numbers of the stored reference distribution?"""
+"""The gate for CI: does the code still give the numbers of the stored baseline distribution?"""

@@ -1,4 +1,4 @@
-"""The fresh run: every gated cell with its fresh seeds."""
+"""The fresh run: every gated trained run with its fresh seeds."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 from bench.core.errors import ConfigError
 from bench.core.store import Store
 from bench.judge.gate.config import Gate
-from bench.plan.cells import Cell
+from bench.plan.trained_runs import TrainedRun
 from bench.run.executors import open_executor, threads_of_a_fit
 from bench.run.options import Options
 from bench.run.runner import Watcher, run
@@ -31,9 +31,13 @@ def run_fresh(
     share = threads_of_a_fit(executor, threads, workers)
     # No posterior is kept: a gate measures once, and a full disk would look like a fault of the code.
     options = Options(root=str(root.resolve()), threads=share, retain=False)
-    run(fresh_cells(gate), Store(root), options, watcher, open_executor(executor, workers=workers))
+    run(fresh_trained_runs(gate), Store(root), options, watcher, open_executor(executor, workers=workers))
 
 
-def fresh_cells(gate: Gate) -> list[Cell]:
-    """Return the gated cells with their fresh seeds."""
-    return [planned for cell in gate.cells for planned in gate.planned(cell, gate.seeds_of(cell))]
+def fresh_trained_runs(gate: Gate) -> list[TrainedRun]:
+    """Return the gated trained runs with their fresh seeds."""
+    return [
+        planned
+        for trained_run in gate.trained_runs
+        for planned in gate.planned(trained_run, gate.seeds_of(trained_run))
+    ]

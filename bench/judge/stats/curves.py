@@ -49,7 +49,7 @@ class Curve:
     @property
     def is_testable(self) -> bool:
         """Return whether there are enough seeds, none of which failed."""
-        return all(row.sample.n >= ENOUGH and not row.sample.gap for row in self.rows)
+        return all(row.sample.n >= ENOUGH and not row.sample.missing_value for row in self.rows)
 
 
 def curve_name(claim: Claim) -> str:
@@ -73,8 +73,8 @@ def _curve(name: str, rows: Sequence[ClaimRow], n_points: int) -> Curve:
     points = [on_scale(row.claim, row.sample) for row in rows]
     known = [point for point in points if point is not None]
     smallest = min(1.0, len(rows) * min(point.estimate.p for point in known)) if known else None
-    # Values have no seed numbers. The seeds count as the same if their number and their gaps are equal.
-    are_same_seeds = len({(row.sample.n, row.sample.gap) for row in rows}) == 1 and len(known) == len(rows)
+    # Values have no seed numbers. The seeds count as the same if their number and their missing values are equal.
+    are_same_seeds = len({(row.sample.n, row.sample.missing_value) for row in rows}) == 1 and len(known) == len(rows)
     return Curve(name, tuple(rows), n_points, curve_on_scale(known) if are_same_seeds else None, smallest)
 
 

@@ -180,7 +180,7 @@ def on_scale(claim: Claim, sample: Samples) -> OnScale | None:
 
 def testable(claim: Claim, sample: Samples) -> Estimate | None:
     """Return the estimate of a trained claim with enough seeds and a spread, of which none failed; else None."""
-    if is_exact(claim) or sample.n < ENOUGH or sample.gap is not None:
+    if is_exact(claim) or sample.n < ENOUGH or sample.missing_value is not None:
         return None
     found = on_scale(claim, sample)
     return found.estimate if found is not None and found.estimate.has_spread else None

@@ -60,7 +60,7 @@ def accuracy(probs: FloatArray, labels: Labels) -> float:
     FRACTION,
     "none",
     "sure@T: share of rows whose largest mean probability is at least T",
-    "protocols common and shift, and the readings of ladders",
+    "protocols common and shift, and the derived metrics of ablations",
     rows="every",
     at=SURE,
 )

@@ -8,50 +8,50 @@ from functools import partial
 from bench.core.records import Record
 from bench.judge.claims import Claim, print_interval
 from bench.judge.samples import metrics_of
-from bench.show.beside import MINE
 from bench.show.figures.figure import FIELD, Absent, Figure
 from bench.show.figures.style import FAINT, INK, NARROW, REPORTED, WIDTH, Axes, Drawing, canvas, look
-from bench.show.material import Material
+from bench.show.inputs import Inputs
 from bench.show.tables.reported import headline
+from bench.show.with_baseline import MINE
 
 WIDTH_OF_EXACT = 0.05  # percent; a narrower bar could not be seen
 NAME, TITLE = "accuracy", "Do the reported accuracies come out, and what do measuring alike and corrections change?"
-CELLS = {
+TRAINED_RUNS = {
     "published x published": ("published", "published", "o"),
     "published x common": ("published", "common", "s"),
     "corrected x common": ("corrected", "common", "^"),
 }
 
 
-def make(material: Material) -> Iterator[Figure | Absent]:
+def make(inputs: Inputs) -> Iterator[Figure | Absent]:
     """Give the figure."""
     lines: dict[str, dict[str, list[float]]] = {}  # percent, of each seed
     records: list[Record] = []
-    found = {name: headline(material.claims, name, "accuracy", "mnist") for name in material.results.classifiers()}
+    found = {name: headline(inputs.claims, name, "accuracy", "mnist") for name in inputs.results.classifiers()}
     for approach, claim in found.items():
         if claim is None and not approach.startswith(MINE):
             continue
         places = {"common": "mnist/accuracy"} | ({"published": f"mnist/{claim.split}/accuracy"} if claim else {})
-        for name, (recipe, protocol, _) in CELLS.items():
+        for name, (recipe, protocol, _) in TRAINED_RUNS.items():
             if protocol not in places:
                 continue
-            cell = material.finished(approach, recipe, protocol)
-            values = [100 * value for value in metrics_of(cell, places[protocol]).values]
+            trained_run = inputs.finished(approach, recipe, protocol)
+            values = [100 * value for value in metrics_of(trained_run, places[protocol]).values]
             if values:
                 lines.setdefault(approach, {})[name] = values
-                records += cell
+                records += trained_run
     if not lines:
-        yield Absent(NAME, TITLE, FIELD, material.not_run("an approach with a reported accuracy"))
+        yield Absent(NAME, TITLE, FIELD, inputs.not_run("an approach with a reported accuracy"))
         return
     bars = "; lines: range of the seeds" if len({record.seed for record in records}) > 1 else ""
     caption = (
         "Grey: the reported accuracy; the bar spans the numbers that print alike (chopra2018 truncates). Circle: the "
         "published recipe, measured as the document did; square: the same fit on the official test set, mean "
         f"probability of 100 draws; triangle: the corrected recipe, measured like the square{bars}. 10,000 images "
-        f"each. {material.conditions(records)}"
+        f"each. {inputs.conditions(records)}"
     )
     known = {name: claim for name, claim in found.items() if name in lines and claim is not None}
-    wide, narrow = (partial(_draw, lines, known, material.results.approaches, width) for width in (WIDTH, NARROW))
+    wide, narrow = (partial(_draw, lines, known, inputs.results.approaches, width) for width in (WIDTH, NARROW))
     yield Figure(NAME, TITLE, caption, FIELD, wide, narrow=narrow)
 
 
@@ -64,7 +64,7 @@ def _draw(
     axes = drawing.subplots()
     for row, (approach, values) in enumerate(lines.items()):
         _row(axes, row, values, reported.get(approach), look(approach, names).colour)
-    for name, (_, _, marker) in CELLS.items():
+    for name, (_, _, marker) in TRAINED_RUNS.items():
         axes.plot([], [], marker, color=INK, label=name)
     axes.plot([], [], "|", color=REPORTED, markersize=9, markeredgewidth=2.5, label="reported")
     anchor, across = ((-0.55, 1), 2) if is_narrow else ((0, 1), 4)
@@ -86,7 +86,7 @@ def _row(axes: Axes, row: int, values: Mapping[str, list[float]], claim: Claim |
         axes.barh(row, max(high - low, WIDTH_OF_EXACT), left=low, height=0.62, color=REPORTED, alpha=0.55, zorder=1)
     means = {name: sum(found) / len(found) for name, found in values.items()}
     axes.plot([min(means.values()), max(means.values())], [row, row], color=FAINT, linewidth=0.8, zorder=2)
-    for (name, (_, _, marker)), offset in zip(CELLS.items(), (-0.17, 0.0, 0.17), strict=True):
+    for (name, (_, _, marker)), offset in zip(TRAINED_RUNS.items(), (-0.17, 0.0, 0.17), strict=True):
         if name in values:
             axes.plot(means[name], row + offset, marker, color=colour, markersize=5, zorder=4)
             axes.hlines(row + offset, min(values[name]), max(values[name]), color=colour, linewidth=1.2, zorder=3)

@@ -28,7 +28,7 @@ from bench.show.figures import (
 )
 from bench.show.figures.figure import Absent, Figure
 from bench.show.figures.style import printed, style
-from bench.show.material import Material
+from bench.show.inputs import Inputs
 
 FORMATS = ("svg", "png")
 MODULES: tuple[ModuleType, ...] = (confidence, changes, methods, shift, accuracy, digits, votes, feldman, rabanser)
@@ -36,13 +36,14 @@ MODULES += (training, forest, uncertainty, detection, pruning, learning, cost)
 """In the order of their figures. The function `make` of each gives its figures, or why they are absent."""
 
 
-def survey(material: Material) -> tuple[list[Figure], list[Absent]]:
+def survey(inputs: Inputs) -> tuple[list[Figure], list[Absent]]:
     """Return the figures that can be made, then those that cannot, with the reasons.
 
-    Only records, per-row scores, readings and fits of the results folder are read and, for pictures, the data sets.
+    Only records, per-row scores, derived metrics and fits of the results folder are read and, for pictures, the data
+    sets.
     """
-    found: list[Figure | Absent] = [item for module in MODULES for item in module.make(material)]
-    said = material.beside.said(material.results.records)
+    found: list[Figure | Absent] = [item for module in MODULES for item in module.make(inputs)]
+    said = inputs.with_baseline.said(inputs.results.records)
     drawable = [replace(item, caption=f"{item.caption} {said}".rstrip()) for item in found if isinstance(item, Figure)]
     return drawable, [item for item in found if isinstance(item, Absent)]
 

@@ -1,4 +1,4 @@
-"""How the accuracy changes, with intervals over paired seeds: by each mistake, and by each rung of a ladder."""
+"""How the accuracy changes, with intervals over paired seeds: by each mistake, and by each change of an ablation."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
+from bench.judge.ablation.effects import effects
+from bench.judge.ablation.selection import chosen
+from bench.judge.ablation.single_changes import MNIST, Ablation
 from bench.judge.comparison import Estimate
-from bench.judge.ladder.effects import effects
-from bench.judge.ladder.rungs import MNIST, Ladder
-from bench.judge.ladder.selection import chosen
 from bench.judge.results import described
 from bench.show.figures.figure import FIELD, Absent, Figure
 from bench.show.figures.style import COLOURS, FAINT, NARROW, REPORTED, SMALL, WIDTH, Drawing, canvas
-from bench.show.material import Material
-from bench.show.tables.ladder import mistakes
+from bench.show.inputs import Inputs
+from bench.show.tables.ablation import mistakes
 
 MISTAKES, TITLE = "mistakes", "How much does each mistake change? Test accuracy when it alone is corrected"
 WHAT = (MNIST, "accuracy")
@@ -38,43 +38,51 @@ class Change:
     estimate: Estimate
 
 
-def make(material: Material) -> Iterator[Figure | Absent]:
-    """Give the figure of the mistakes, then one for each approach that has a ladder with accuracies."""
-    yield _mistakes(material)
-    for ladder in chosen(()):
-        yield from _ladder(material, ladder)
+def make(inputs: Inputs) -> Iterator[Figure | Absent]:
+    """Give the figure of the mistakes, then one for each approach that has an ablation with accuracies."""
+    yield _mistakes(inputs)
+    for ablation in chosen(()):
+        yield from _ablation(inputs, ablation)
 
 
-def _mistakes(material: Material) -> Figure | Absent:
-    changes = [Change(one.approach, one.rung.name, one.accuracy) for one in mistakes(material) if one.accuracy]
+def _mistakes(inputs: Inputs) -> Figure | Absent:
+    changes = [Change(one.approach, one.single_change.name, one.accuracy) for one in mistakes(inputs) if one.accuracy]
     if not changes:
-        return Absent(MISTAKES, TITLE, FIELD, "no change is measured; python -m bench ladder NAME --run does")
+        return Absent(MISTAKES, TITLE, FIELD, "no change is measured; python -m bench ablation NAME --run does")
     caption = f"Corrected minus published, all other mistakes left. {EXPLAINED} Common protocol."
-    return _figure(material, MISTAKES, TITLE, caption, changes)
+    return _figure(inputs, MISTAKES, TITLE, caption, changes)
 
 
-def _ladder(material: Material, ladder: Ladder) -> Iterator[Figure | Absent]:
-    name, title = f"ladder-{ladder.approach}", f"What each change does to the test accuracy of {ladder.approach}"
-    found = [(rung, given[WHAT]) for rung, given in effects(ladder, material.numbers) if WHAT in given]
-    changes = [Change(rung.name, rung.kind, effect.estimate) for rung, effect in found if effect.estimate]
+def _ablation(inputs: Inputs, ablation: Ablation) -> Iterator[Figure | Absent]:
+    name, title = f"ablation-{ablation.approach}", f"What each change does to the test accuracy of {ablation.approach}"
+    found = [
+        (single_change, given[WHAT]) for single_change, given in effects(ablation, inputs.numbers) if WHAT in given
+    ]
+    changes = [
+        Change(single_change.name, single_change.kind, effect.estimate)
+        for single_change, effect in found
+        if effect.estimate
+    ]
     if not found:
         return
     if not changes:
-        reason = f"no change is measured; python -m bench ladder {ladder.approach} --run does"
+        reason = f"no change is measured; python -m bench ablation {ablation.approach} --run does"
         yield Absent(name, title, FIELD, reason)
         return
-    absent = [f"{rung.name} ({rung.kind})" for rung, effect in found if effect.estimate is None]
+    absent = [
+        f"{single_change.name} ({single_change.kind})" for single_change, effect in found if effect.estimate is None
+    ]
     without = f" Not measured: {', '.join(absent)}." if absent else ""
     caption = (
         "Share of the test images classified right, mean probability of 100 draws, as in the table's column "
         f"accuracy, from the same seeds. {EXPLAINED}{without}"
     )
-    yield _figure(material, name, title, caption, changes)
+    yield _figure(inputs, name, title, caption, changes)
 
 
-def _figure(material: Material, name: str, title: str, caption: str, changes: Sequence[Change]) -> Figure:
+def _figure(inputs: Inputs, name: str, title: str, caption: str, changes: Sequence[Change]) -> Figure:
     seeds = {seed for change in changes for seed in change.estimate.first.by_seed}
-    conditions = described((material.profile, material.device, material.precision), seeds)
+    conditions = described((inputs.profile, inputs.device, inputs.precision), seeds)
     wide, narrow = (partial(draw_changes, changes, width) for width in (WIDTH, NARROW))
     return Figure(name, title, f"{caption} {conditions}", FIELD, wide, narrow=narrow)
 

@@ -8,8 +8,8 @@ from functools import partial
 from bench.core.metric_table import SURE
 from bench.show.figures.figure import FIELD, Absent, Figure
 from bench.show.figures.style import COLOURS, FAINT, INK, NARROW, REPORTED, WIDTH, Axes, Drawing, canvas
-from bench.show.material import Material
-from bench.show.tables.confidence import RECIPES, RecipePlace, Sureness, sureness
+from bench.show.inputs import Inputs
+from bench.show.tables.confidence import RECIPES, Confidence, RecipePlace, confidence
 
 NAME, TITLE = "confidence", "At least 99 % sure: of what does each network say so?"
 DIGITS = "digits"
@@ -21,11 +21,11 @@ MARKS = {
 }
 
 
-def make(material: Material) -> Iterator[Figure | Absent]:
+def make(inputs: Inputs) -> Iterator[Figure | Absent]:
     """Give the figure."""
-    found = {place: one for place, one in sureness(material).items() if place.approach in material.classifiers()}
+    found = {place: one for place, one in confidence(inputs).items() if place.approach in inputs.classifiers()}
     if not found:
-        reason = material.not_run("an approach measured by protocol common with per-row scores (.npz)")
+        reason = inputs.not_run("an approach measured by protocol common with per-row scores (.npz)")
         yield Absent(NAME, TITLE, FIELD, reason)
         return
     records = [record for one in found.values() for record in one.records]
@@ -33,13 +33,13 @@ def make(material: Material) -> Iterator[Figure | Absent]:
         f"Share of images whose largest mean probability is at least {SURE:g}. Grey circles: the test digits, where "
         "a network may be sure if its answer is right. Coloured: letters A to J, clothes and Gaussian noise, where "
         "it should never be sure. Large: the corrected recipe; small and pale: as published. "
-        f"{material.conditions(records)}"
+        f"{inputs.conditions(records)}"
     )
     narrow = partial(_draw, found, NARROW)
     yield Figure(NAME, TITLE, caption, FIELD, partial(_draw, found, WIDTH), narrow=narrow)
 
 
-def _draw(found: Mapping[RecipePlace, Sureness], width: float) -> Drawing:
+def _draw(found: Mapping[RecipePlace, Confidence], width: float) -> Drawing:
     """Return the drawing: a row for each approach, a mark for each data set and recipe."""
     approaches = list(dict.fromkeys(place.approach for place in found))
     drawing = canvas(width, 0.9 + 0.5 * len(approaches))
@@ -62,7 +62,7 @@ def _draw(found: Mapping[RecipePlace, Sureness], width: float) -> Drawing:
     return drawing
 
 
-def _row(axes: Axes, row: int, one: Sureness, recipe: str) -> None:
+def _row(axes: Axes, row: int, one: Confidence, recipe: str) -> None:
     place, size, alpha = (row - 0.12, 7, 1) if recipe == "corrected" else (row + 0.22, 4, 0.5)
     for name, (_, marker, colour) in MARKS.items():
         sample = one.digits if name == DIGITS else one.no_digits[name]

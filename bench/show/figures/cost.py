@@ -13,7 +13,7 @@ from bench.core.records import Record
 from bench.judge.samples import metrics_of
 from bench.show.figures.figure import FIELD, Absent, Figure
 from bench.show.figures.style import FAINT, NARROW, WIDTH, Axes, Drawing, canvas, look
-from bench.show.material import Material
+from bench.show.inputs import Inputs
 
 NAME, TITLE = "cost", "Accuracy against the cost of training and of answering"
 
@@ -29,18 +29,18 @@ class Point(NamedTuple):
     counts: bool  # the times count: no other work on the machine, no seeds trained together
 
 
-def make(material: Material) -> Iterator[Figure | Absent]:
+def make(inputs: Inputs) -> Iterator[Figure | Absent]:
     """Give the figure."""
     points, records = [], []
     for recipe in ("published", "corrected"):
-        for approach in material.classifiers(recipe):
-            cell = material.finished(approach, recipe)
-            accuracy = metrics_of(cell, "mnist/accuracy").mean
+        for approach in inputs.classifiers(recipe):
+            trained_run = inputs.finished(approach, recipe)
+            accuracy = metrics_of(trained_run, "mnist/accuracy").mean
             if accuracy is not None:
-                points.append(_point(approach, recipe, 100 * (1 - accuracy), cell))
-                records += cell
+                points.append(_point(approach, recipe, 100 * (1 - accuracy), trained_run))
+                records += trained_run
     if not points:
-        yield Absent(NAME, TITLE, FIELD, material.not_run("an approach measured by protocol common"))
+        yield Absent(NAME, TITLE, FIELD, inputs.not_run("an approach measured by protocol common"))
         return
     draws = max((record.timings.predict_draws or 0 for record in records), default=0)
     caption = (
@@ -48,15 +48,15 @@ def make(material: Material) -> Iterator[Figure | Absent]:
         f"an image with all draws ({draws}; a deterministic network has one), of the whole test set at once. Filled: "
         "published recipe; hollow: corrected, joined to it. A cross on a mark: the times show the order of magnitude "
         "alone, because the machine had other work or several seeds trained together. "
-        f"{material.conditions(records)}"
+        f"{inputs.conditions(records)}"
     )
-    wide, narrow = (partial(_draw, points, material.results.approaches, width) for width in (WIDTH, NARROW))
+    wide, narrow = (partial(_draw, points, inputs.results.approaches, width) for width in (WIDTH, NARROW))
     yield Figure(NAME, TITLE, caption, FIELD, wide, narrow=narrow)
 
 
-def _point(approach: str, recipe: str, error: float, cell: Sequence[Record]) -> Point:
-    valid = [record for record in cell if record.timings.valid]
-    times = [record.timings for record in valid or cell]
+def _point(approach: str, recipe: str, error: float, trained_run: Sequence[Record]) -> Point:
+    valid = [record for record in trained_run if record.timings.valid]
+    times = [record.timings for record in valid or trained_run]
     training = [time.fit_s for time in times if time.fit_s]
     answering = [1000 * one.predict_s / one.predict_images for one in times if one.predict_s and one.predict_images]
     seconds, milliseconds = (statistics.median(found) if found else None for found in (training, answering))

@@ -14,7 +14,7 @@ from bench.measure.metrics.arrays import FloatArray
 from bench.show.figures.figure import FIELD, Absent, Figure
 from bench.show.figures.layout import small_multiples
 from bench.show.figures.style import FAINT, SMALL, WIDTH, Axes, Drawing, canvas, look
-from bench.show.material import Material
+from bench.show.inputs import Inputs
 
 ROC, ROC_TITLE = "roc", "Finding images that are no digits by their predictive entropy"
 ENTROPY, ENTROPY_TITLE = "entropy", "Predictive entropy on digits and on images that are no digits"
@@ -27,15 +27,15 @@ DetectionScores = Mapping[str, Mapping[str, FloatArray]]
 """Approach -> data set -> entropy of each image, nats."""
 
 
-def make(material: Material) -> Iterator[Figure | Absent]:
+def make(inputs: Inputs) -> Iterator[Figure | Absent]:
     """Give both figures, of the published recipes."""
     records: dict[str, Record] = {}
-    for name in material.classifiers():
-        record = material.scored(name)
-        if record is not None and f"mnist/{SCORE}" in material.scores(record):
+    for name in inputs.classifiers():
+        record = inputs.scored(name)
+        if record is not None and f"mnist/{SCORE}" in inputs.scores(record):
             records[name] = record
     if not records:
-        reason = material.not_run("an approach measured by protocol common with per-row scores (.npz)")
+        reason = inputs.not_run("an approach measured by protocol common with per-row scores (.npz)")
         yield Absent(ROC, ROC_TITLE, FIELD, reason)
         yield Absent(ENTROPY, ENTROPY_TITLE, FIELD, reason)
         return
@@ -43,24 +43,24 @@ def make(material: Material) -> Iterator[Figure | Absent]:
         name: {
             which: found[f"{which}/{SCORE}"].astype(np.float64)
             for which in ("mnist", *OOD_LABELS)
-            if f"{which}/{SCORE}" in (found := material.scores(record))
+            if f"{which}/{SCORE}" in (found := inputs.scores(record))
         }
         for name, record in records.items()
     }
     sizes = {which: len(values) for found in scores.values() for which, values in found.items()}
     counted = ", ".join(f"{OOD_LABELS[which]} {sizes[which]:,}" for which in OOD_LABELS if which in sizes)
-    conditions = material.conditions(list(records.values()))
+    conditions = inputs.conditions(list(records.values()))
     caption = (
         f"Share of images that are no digits ({counted}) whose predictive entropy is at or above a threshold, against "
         f"the share of the {sizes['mnist']:,} test digits that is, on a logarithmic axis. Grey: chance. Numbers: area "
         f"under the curve on plain axes, as in the tables. Published recipes; entropies kept as float16. {conditions}"
     )
-    yield Figure(ROC, ROC_TITLE, caption, FIELD, partial(_draw_roc, scores, records, material.results.approaches))
+    yield Figure(ROC, ROC_TITLE, caption, FIELD, partial(_draw_roc, scores, records, inputs.results.approaches))
     caption = (
         f"Grey: the {sizes['mnist']:,} test digits; coloured: {counted}. Entropy of the mean probability over draws, "
         f"at most ln 10 = 2.30 nats; {BINS} bins, the axis of shares is logarithmic. Published recipes. {conditions}"
     )
-    yield Figure(ENTROPY, ENTROPY_TITLE, caption, FIELD, partial(_draw_entropy, scores, material.results.approaches))
+    yield Figure(ENTROPY, ENTROPY_TITLE, caption, FIELD, partial(_draw_entropy, scores, inputs.results.approaches))
 
 
 def roc(inside: FloatArray, outside: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -74,16 +74,17 @@ def roc(inside: FloatArray, outside: FloatArray) -> tuple[FloatArray, FloatArray
     return rate(inside), rate(outside)
 
 
-def thinned(false: FloatArray, true: FloatArray, cells: int = 100) -> tuple[FloatArray, FloatArray]:
-    """Return only the first and the last point of a curve in each cell of a grid, so that the file is small.
+def thinned(false: FloatArray, true: FloatArray, trained_runs: int = 100) -> tuple[FloatArray, FloatArray]:
+    """Return only the first and the last point of a curve in each trained run of a grid, so that the file is small.
 
-    The grid has `cells` cells a side: from `LOWEST_RATE` to 1 on a logarithmic axis, and from 0 to 1 on a linear one.
+    The grid has `trained_runs` trained runs a side: from `LOWEST_RATE` to 1 on a logarithmic axis, and from 0 to 1 on a
+    linear one.
     """
     shown = false >= LOWEST_RATE
     false, true = false[shown], true[shown]
-    across = np.floor(np.log(false / LOWEST_RATE) / -math.log(LOWEST_RATE) * cells)
-    cell = across * (cells + 1) + np.floor(true * cells)
-    new = np.diff(cell, prepend=-1.0) != 0
+    across = np.floor(np.log(false / LOWEST_RATE) / -math.log(LOWEST_RATE) * trained_runs)
+    trained_run = across * (trained_runs + 1) + np.floor(true * trained_runs)
+    new = np.diff(trained_run, prepend=-1.0) != 0
     kept = new | np.append(new[1:], True)
     return false[kept], true[kept]
 

@@ -11,7 +11,7 @@ from bench.measure.metrics.draws import VOTE_DRAWS
 from bench.show.figures.figure import Absent, Figure
 from bench.show.figures.layout import Pixels, mosaic
 from bench.show.figures.style import INK, WIDTH, Axes, Drawing, canvas
-from bench.show.material import Material
+from bench.show.inputs import Inputs
 
 DOCUMENT = "alsibahi2019"
 SHOWN, COLUMNS = 64, 8
@@ -20,7 +20,7 @@ MOST_LINES = 3  # classes below an image
 TRUE = "#0072B2"  # of the label's class
 
 
-def make(material: Material) -> Iterator[Figure | Absent]:
+def make(inputs: Inputs) -> Iterator[Figure | Absent]:
     """Give the labelled digits, and the uncertain ones of each approach of the document."""
     title = "The first 64 training images with their labels"
     try:
@@ -36,18 +36,18 @@ def make(material: Material) -> Iterator[Figure | Absent]:
     )
     yield Figure(f"{DOCUMENT}-digits", title, caption, DOCUMENT, _labelled)
     for approach in APPROACHES:
-        yield _uncertain(material, approach)
+        yield _uncertain(inputs, approach)
 
 
 def _title(approach: str) -> str:
     return f"Digits on which {VOTE_DRAWS} draws of {approach} disagree"
 
 
-def _uncertain(material: Material, approach: str) -> Figure | Absent:
-    name, records = f"{DOCUMENT}-uncertain-{approach}", material.finished(approach, "published", "published")
+def _uncertain(inputs: Inputs, approach: str) -> Figure | Absent:
+    name, records = f"{DOCUMENT}-uncertain-{approach}", inputs.finished(approach, "published", "published")
     kept = [(record, found) for record in records if (found := record.arrays.first_uncertain) and found.rows]
     if not kept:
-        reason = material.not_run(f"{approach} published x published with uncertain images")
+        reason = inputs.not_run(f"{approach} published x published with uncertain images")
         return Absent(name, _title(approach), DOCUMENT, reason)
     record, found = kept[0]
     rate = record.metrics.get("mnist/heldout10k-of-train/disagreement_rate")
@@ -56,7 +56,7 @@ def _uncertain(material: Material, approach: str) -> Figure | Absent:
         f"The first {len(found.rows)} of 10,000 held-out images whose {VOTE_DRAWS} draws do not all have their "
         f"largest probability in the same class ({found.scanned:,} images were looked at{share}). Below each image: "
         f"classes with their share of the draws, the label's class blue and bold; at most {MOST_LINES} classes. The "
-        f"document shows such images of the Bayesian network and states no number. {material.conditions([record])}"
+        f"document shows such images of the Bayesian network and states no number. {inputs.conditions([record])}"
     )
     return Figure(name, _title(approach), caption, DOCUMENT, partial(_draw_uncertain, found.rows, found.votes))
 

@@ -14,7 +14,7 @@ from bench.measure.metrics.arrays import FloatArray
 from bench.show.figures.figure import Absent, Figure
 from bench.show.figures.layout import Pixels, show_image
 from bench.show.figures.style import INK, REPORTED, SMALL, WIDTH, Axes, Drawing, canvas, look
-from bench.show.material import Material, images
+from bench.show.inputs import Inputs, images
 
 DOCUMENT = "feldman2018"
 TOYS, TOYS_TITLE = f"{DOCUMENT}-toys", "Six points, a plain network and a Bayesian one, near the data and far from it"
@@ -40,17 +40,17 @@ class DrawnImage(NamedTuple):
     draws: tuple[FloatArray, ...]  # of each approach, probabilities [S, K]
 
 
-def make(material: Material) -> Iterator[Figure | Absent]:
+def make(inputs: Inputs) -> Iterator[Figure | Absent]:
     """Give both figures."""
-    yield _toys(material)
-    yield _answers(material)
+    yield _toys(inputs)
+    yield _answers(inputs)
 
 
-def _toys(material: Material) -> Figure | Absent:
-    plain, bayes = material.finished("toy_mlp"), material.finished("toy_bbb")
+def _toys(inputs: Inputs) -> Figure | Absent:
+    plain, bayes = inputs.finished("toy_mlp"), inputs.finished("toy_bbb")
     absent = [name for name, found in (("toy_mlp", plain), ("toy_bbb", bayes)) if not found]
     if absent:
-        return Absent(TOYS, TOYS_TITLE, DOCUMENT, material.not_run(f"{' and '.join(absent)} published x common"))
+        return Absent(TOYS, TOYS_TITLE, DOCUMENT, inputs.not_run(f"{' and '.join(absent)} published x common"))
     others = "; thin: the other seeds" if max(len(plain), len(bayes)) > 1 else ""
     band = bayes[0].metrics
     widths = ", ".join(
@@ -62,7 +62,7 @@ def _toys(material: Material) -> Figure | Absent:
         "Black: the six points; grey dotted: the polynomial that they lie on. Band: 2.5 to 97.5 % of the networks "
         f"drawn (the function alone, without observation noise), mean width {widths} target units{others}. The "
         "document shows the plain network on -2..2 and -100..100 and the posterior on -5..5 and -100..100. "
-        f"{material.conditions([*plain, *bayes])}"
+        f"{inputs.conditions([*plain, *bayes])}"
     )
     return Figure(TOYS, TOYS_TITLE, caption, DOCUMENT, partial(_draw_toys, plain, bayes))
 
@@ -110,18 +110,18 @@ def _panel(axes: Axes, name: str, reach: float, room: float, plain: Sequence[Rec
     axes.set_title(f"x from -{reach:g} to {reach:g}")
 
 
-def _answers(material: Material) -> Figure | Absent:
-    records = [material.scored(name) for name in PAIR]
+def _answers(inputs: Inputs) -> Figure | Absent:
+    records = [inputs.scored(name) for name in PAIR]
     absent = " and ".join(name for name, record in zip(PAIR, records, strict=True) if record is None)
     if absent:
-        return Absent(ANSWERS, TITLE, DOCUMENT, material.not_run(f"{absent} published x common with raw draws"))
+        return Absent(ANSWERS, TITLE, DOCUMENT, inputs.not_run(f"{absent} published x common with raw draws"))
     kept = [record for record in records if record is not None]
     shared = {record.seed for record in kept}
     if len(shared) > 1:  # the noise of another seed is another image
         return Absent(ANSWERS, TITLE, DOCUMENT, f"the records of {' and '.join(PAIR)} have no seed in common; run both")
     found: list[DrawnImage] = []
     for name, title, count in SETS:
-        scores = [material.scores(record) for record in kept]
+        scores = [inputs.scores(record) for record in kept]
         pixels = images(name, kept[0].seed)
         if isinstance(pixels, str) or any(f"{name}/draws" not in score for score in scores):
             continue
@@ -135,7 +135,7 @@ def _answers(material: Material) -> Figure | Absent:
         "The first images of each set that the records keep. Bars: mean probability of a class over draws "
         f"({', '.join(f'{name}: {n}' for name, n in zip(PAIR, n_draws, strict=True))}); lines: the middle 95 % of the "
         "draws; H: entropy of the mean, at most ln 10 = 2.30 nats. The document's seven hand-made images are lost. "
-        f"Noise is drawn as the document draws it. {material.conditions(kept)}"
+        f"Noise is drawn as the document draws it. {inputs.conditions(kept)}"
     )
     return Figure(ANSWERS, TITLE, caption, DOCUMENT, partial(_draw_answers, found))
 

@@ -14,7 +14,7 @@ from bench.judge.stats.rule import Verdict
 from bench.show.figures.figure import FIELD, Absent, Figure
 from bench.show.figures.style import NARROW, REPORTED, SMALL, WIDTH, Axes, Drawing, canvas
 from bench.show.figures.training import quantity
-from bench.show.material import Material
+from bench.show.inputs import Inputs
 from bench.show.outcomes import LOOKS
 from bench.show.tables.verdicts import kinds_text, load_short_names
 
@@ -39,28 +39,28 @@ class Block(NamedTuple):
     lines: Sequence[ClaimMark]
 
 
-def make(material: Material) -> Iterator[Figure | Absent]:
+def make(inputs: Inputs) -> Iterator[Figure | Absent]:
     """Give the figure of all end results, then one for each document."""
-    yield _end_results(material)
+    yield _end_results(inputs)
     documents: dict[str, list[Verdict]] = {}
-    for verdict in material.judgement.verdicts:
+    for verdict in inputs.judgement.verdicts:
         documents.setdefault(verdict.claim.source.partition("-")[0], []).append(verdict)
     for document, verdicts in documents.items():
         name, title = f"{document}-verdicts", f"All reported numbers of {document} against our interval"
         seen = [verdict for verdict in verdicts if verdict.difference is not None]
         trained = [verdict for verdict in seen if measured_key(verdict.claim)[0] != CLOSED_FORM]
-        records = _records(material, trained)
+        records = _records(inputs, trained)
         if not trained:
-            yield Absent(name, title, document, material.not_run(f"an approach of {document} published x published"))
+            yield Absent(name, title, document, inputs.not_run(f"an approach of {document} published x published"))
             continue
         wide, narrow = (partial(_draw, blocks(seen), width) for width in (WIDTH, NARROW))
-        yield Figure(name, title, _caption(material, verdicts, seen, records), document, wide, narrow=narrow)
+        yield Figure(name, title, _caption(inputs, verdicts, seen, records), document, wide, narrow=narrow)
 
 
-def _end_results(material: Material) -> Figure | Absent:
-    seen = [verdict for verdict in material.judgement.ends if verdict.difference is not None]
+def _end_results(inputs: Inputs) -> Figure | Absent:
+    seen = [verdict for verdict in inputs.judgement.ends if verdict.difference is not None]
     if not seen:
-        return Absent(NAME, TITLE, FIELD, material.not_run("a published recipe by the published protocol"))
+        return Absent(NAME, TITLE, FIELD, inputs.not_run("a published recipe by the published protocol"))
     names = load_short_names()
     lines = [
         Block(f"{_who(verdict.claim.source)}: {names.get(verdict.claim.id) or verdict.claim.metric}", [_line(verdict)])
@@ -70,14 +70,14 @@ def _end_results(material: Material) -> Figure | Absent:
         "Our mean minus the reported value, in units of the difference that would matter (grey band); bars: the 95 % "
         "interval for one more run of ours. If the bar lies inside the band, even one more run of ours agrees. If it "
         "leaves the band, single runs scatter by more than what matters, so that one reported run tells little. Linear "
-        f"within the band, logarithmic beyond. {material.conditions(_records(material, seen))}"
+        f"within the band, logarithmic beyond. {inputs.conditions(_records(inputs, seen))}"
     )
     return Figure(NAME, TITLE, caption, FIELD, partial(_draw, lines), narrow=partial(_draw, lines, NARROW))
 
 
-def _records(material: Material, verdicts: Sequence[Verdict]) -> list[Record]:
+def _records(inputs: Inputs, verdicts: Sequence[Verdict]) -> list[Record]:
     approaches = dict.fromkeys(verdict.claim.approach for verdict in verdicts)
-    return [record for name in approaches for record in material.finished(name, "published", "published")]
+    return [record for name in approaches for record in inputs.finished(name, "published", "published")]
 
 
 def _who(source: str) -> str:
@@ -85,10 +85,8 @@ def _who(source: str) -> str:
     return source.partition("-")[0].rstrip("0123456789") + (" (first run)" if "first" in source else "")
 
 
-def _caption(
-    material: Material, verdicts: Sequence[Verdict], seen: Sequence[Verdict], records: Sequence[Record]
-) -> str:
-    counted = kinds_text(material.judgement.of_documents({verdict.claim.source for verdict in verdicts}))
+def _caption(inputs: Inputs, verdicts: Sequence[Verdict], seen: Sequence[Verdict], records: Sequence[Record]) -> str:
+    counted = kinds_text(inputs.judgement.of_documents({verdict.claim.source for verdict in verdicts}))
     unseen = len(verdicts) - len(seen)
     without = f" {unseen} were not measured and have no mark." if unseen else ""
     return (
@@ -96,7 +94,7 @@ def _caption(
         "margin declared with the number (for computed numbers by half of the print interval); the grey "
         "band is the margin; bars are 95 % prediction intervals for one more run of ours, if there are two seeds or "
         "more. Curves have one mark for each epoch, the first on top, with the verdict of the whole curve. "
-        f"Linear within the margin, logarithmic beyond. {material.conditions(records)}"
+        f"Linear within the margin, logarithmic beyond. {inputs.conditions(records)}"
     )
 
 

@@ -14,12 +14,12 @@ from bench.judge.stats.papers import PAPER, PaperClaim, load_papers, paper_claim
 from bench.measure.metrics.arrays import FloatArray
 from bench.show.figures.figure import FIELD, Absent, Figure
 from bench.show.figures.style import COLOURS, REPORTED, WIDTH, Drawing, canvas
-from bench.show.material import Material
+from bench.show.inputs import Inputs
 
 NAME, TITLE = f"{PAPER}-learning", "Test error after each epoch, and what the paper and its reproductions report"
 KEY = "mnist/test10k/error"
 LARGE = "+units-1200"
-CELLS = {
+TRAINED_RUNS = {
     "SGD": ("blundell_sgd", "published"),
     "dropout": ("blundell_dropout", "published"),
     "Gaussian prior": ("blundell_bbb", "published+gaussian-prior"),
@@ -39,13 +39,13 @@ class Learnt:
     reported: Sequence[PaperClaim]
 
 
-def make(material: Material) -> Iterator[Figure | Absent]:
+def make(inputs: Inputs) -> Iterator[Figure | Absent]:
     """Give the figure, if any of its methods has run: those with 400 units, and the scale mixture with 1200."""
-    found = _found(material.paper)
+    found = _found(inputs.paper)
     if not found:  # no `Absent`: these fits take hours, and no figure of a document needs them
         return
     seeds = ", ".join(f"{one.method} {len(one.errors)}" for one in found)
-    conditions = material.conditions([record for one in found for record in one.records])
+    conditions = inputs.conditions([record for one in found for record in one.records])
     caption = (
         "400 units, where no other number is named: share of the 10,000 test images that the network of the means gets "
         "wrong after each epoch, in percent; mean of the seeds, band: their range. On the right: the paper's value "
@@ -58,16 +58,18 @@ def make(material: Material) -> Iterator[Figure | Absent]:
 def _found(results: Results) -> list[Learnt]:
     claims = paper_claims(load_papers())
     made = []
-    for method, cell in CELLS.items():
-        records = [one for one in results.cell(*cell, "published") if one.outcome == "done" and one.epochs]
+    for method, trained_run in TRAINED_RUNS.items():
+        records = [
+            one for one in results.trained_run(*trained_run, "published") if one.outcome == "done" and one.epochs
+        ]
         if records:
-            made.append(Learnt(method, records, _errors(records), [one for one in claims if _is_of(cell, one)]))
+            made.append(Learnt(method, records, _errors(records), [one for one in claims if _is_of(trained_run, one)]))
     return made
 
 
-def _is_of(cell: tuple[str, str], claim: PaperClaim) -> bool:
+def _is_of(trained_run: tuple[str, str], claim: PaperClaim) -> bool:
     """Return whether a reported number is the error of this method, prior and size, without pruning."""
-    approach, recipe = cell
+    approach, recipe = trained_run
     units = "1200" if recipe.endswith(LARGE) else "400"
     priors = {"gaussian-prior" in one for one in (claim.recipe, recipe)}
     is_of_network = claim.paper.network.startswith(f"784-{units}-") and ".pruned" not in claim.paper.id

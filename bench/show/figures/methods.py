@@ -11,7 +11,7 @@ from matplotlib.ticker import LogLocator
 from bench.show.figures.figure import FIELD, Figure
 from bench.show.figures.layout import spread
 from bench.show.figures.style import COLOURS, FAINT, INK, SMALL, WIDTH, Axes, Drawing, canvas
-from bench.show.material import Material
+from bench.show.inputs import Inputs
 from bench.show.tables.methods_rows import RANKED, Row, half_width, rows
 
 NAME, TITLE = "methods", "What the quality of a method costs"
@@ -20,21 +20,21 @@ SIMILAR = 1.9  # points whose costs have a smaller ratio stand so near that thei
 AXES = {"answer": "an answer [passes of the plain network]", "training": "training [trainings of the plain network]"}
 
 
-def make(material: Material) -> Iterator[Figure]:
+def make(inputs: Inputs) -> Iterator[Figure]:
     """Give the figure if methods have records with costs."""
-    methods = material.of_other_group("methods").results
-    found = [row for row in rows(material.results, methods) if row.costs]
+    methods = inputs.of_other_group("methods").results
+    found = [row for row in rows(inputs.results, methods) if row.costs]
     if methods.records and found:
-        yield _costs(material, found)
+        yield _costs(inputs, found)
 
 
-def _costs(material: Material, found: Sequence[Row]) -> Figure:
+def _costs(inputs: Inputs, found: Sequence[Row]) -> Figure:
     counts = sorted({len(row.numbers[RANKED]) for row in found})
     caption = (
         "Negative log-likelihood on the test set, mean and 95 % interval of the mean; down and left is better. All on "
         "the network 784-400-400-10. Filled and joined: no other method is both cheaper and better by its mean. "
         "Between neighbours this can be chance; column place of table methods says where. Costs are multiplications. "
-        f"Seeds: {' or '.join(map(str, counts))}. {material.conditions([r for row in found for r in row.records])}"
+        f"Seeds: {' or '.join(map(str, counts))}. {inputs.conditions([r for row in found for r in row.records])}"
     )
     return Figure(NAME, TITLE, caption, FIELD, partial(_draw, found))
 

@@ -13,21 +13,21 @@ from bench.measure.metrics.arrays import FloatArray
 from bench.show.figures.figure import FIELD, Absent, Figure
 from bench.show.figures.layout import small_multiples
 from bench.show.figures.style import FAINT, REPORTED, Axes, Drawing, look
-from bench.show.material import Material, RecordsByRecipe
+from bench.show.inputs import Inputs, RecordsByRecipe
 
 NAME, TITLE = "pruning", "Accuracy against the share of weights that are kept"
 CHANCE = 0.098  # a network of zeros answers class 0, which 980 of the 10,000 test images are
 KEPT = (100, 50, 25, 10, 5, 2, 1)  # percentages on the axis
 
 
-def make(material: Material) -> Iterator[Figure | Absent]:
+def make(inputs: Inputs) -> Iterator[Figure | Absent]:
     """Give the figure of all approaches."""
-    lines = material.with_array("pruning")
+    lines = inputs.with_array("pruning")
     if not lines:
-        reason = material.not_run("an approach that can be pruned, measured by protocol common")
+        reason = inputs.not_run("an approach that can be pruned, measured by protocol common")
         yield Absent(NAME, TITLE, FIELD, reason)
         return
-    claims = [claim for claim in material.claims if claim.metric == "pruned_accuracy"]
+    claims = [claim for claim in inputs.claims if claim.metric == "pruned_accuracy"]
     records = [record for found in lines.values() for record in found]
     test = [record.timings.predict_images or 0 for record in records]
     seeds = " mean of the seeds, band: their range;" if max(map(len, lines.values())) > 1 else ""
@@ -36,9 +36,9 @@ def make(material: Material) -> Iterator[Figure | Absent]:
         "Networks of posterior means after the weights with the lowest score are set to zero (|mu|/sigma where there "
         f"is a sigma, else |mu|), on {max(test, default=0):,} test images;{seeds} diamonds: published recipe, mean "
         f"probability of 30 draws. Grey circles and crosses: reported ({runs}). Faint: the other approaches. Dotted: "
-        f".098, the accuracy without any weight: the share of zeros among the images. {material.conditions(records)}"
+        f".098, the accuracy without any weight: the share of zeros among the images. {inputs.conditions(records)}"
     )
-    yield Figure(NAME, TITLE, caption, FIELD, partial(_draw, lines, claims, material.results.approaches))
+    yield Figure(NAME, TITLE, caption, FIELD, partial(_draw, lines, claims, inputs.results.approaches))
 
 
 def _draw(lines: RecordsByRecipe, claims: Sequence[Claim], names: Sequence[str]) -> Drawing:

@@ -9,56 +9,57 @@ import numpy as np
 
 from bench.core.fits import read_posterior
 from bench.core.records import Record
-from bench.judge.ladder.readings import SHOWN_WEIGHTS, weight_keys
+from bench.judge.ablation.derived_metrics import SHOWN_WEIGHTS, weight_keys
 from bench.measure.metrics.arrays import FloatArray
 from bench.show.figures.figure import Absent, Figure
 from bench.show.figures.style import FAINT, INK, REPORTED, WIDTH, Drawing, canvas, look
-from bench.show.material import Material
+from bench.show.inputs import Inputs
 
 DOCUMENT, APPROACH = "rabanser2017", "mxnet_bbb"
 DENSITY, DENSITY_TITLE = f"{DOCUMENT}-weight-density", "Posterior density of one weight"
 
 
-def make(material: Material) -> Iterator[Figure | Absent]:
+def make(inputs: Inputs) -> Iterator[Figure | Absent]:
     """Give the figure."""
-    records = material.finished(APPROACH)
+    records = inputs.finished(APPROACH)
     if not records:
-        yield Absent(DENSITY, DENSITY_TITLE, DOCUMENT, material.not_run(f"{APPROACH} published x common"))
+        yield Absent(DENSITY, DENSITY_TITLE, DOCUMENT, inputs.not_run(f"{APPROACH} published x common"))
         return
     for record in records:
-        read = _read(material, record)
-        found = _fitted(material, record) if read is None else read
+        read = _read(inputs, record)
+        found = _fitted(inputs, record) if read is None else read
         if found is not None:
             caption = (
                 "Solid: the weight that the document shows, from the first pixel to the first hidden unit. That pixel "
                 "is blank in every image: no data ever reach this weight, and only the pull of the prior changes its "
                 "density. Dashed: the weight of the same unit from the pixel in the middle (row 14, "
                 "column 14, counted from 0). Grey: the prior N(0, 1). Read from the fitted posterior. "
-                f"{material.conditions([record])}"
+                f"{inputs.conditions([record])}"
             )
             yield Figure(DENSITY, DENSITY_TITLE, caption, DOCUMENT, partial(_draw_density, *found))
             return
     reason = (
         "records hold no weights, and this results folder has neither the fitted posterior (fits/, which git does not "
-        f"keep) nor a reading of it (readings/); python -m bench ladder {APPROACH} --run --results DIR makes both in "
+        f"keep) nor derived metrics of it (derived_metrics/); python -m bench ablation {APPROACH} --run --results DIR "
+        "makes both in "
         "another folder"
     )
     yield Absent(DENSITY, DENSITY_TITLE, DOCUMENT, reason)
 
 
-def _read(material: Material, record: Record) -> FloatArray | None:
-    """Return means and standard deviations [2, weights] from a reading of the fit, None without one."""
-    for reading in material.readings:
-        if reading.fit_key == record.fit_key:
-            pairs = [[reading.metrics.get(name) for name in names] for names in weight_keys(APPROACH)]
+def _read(inputs: Inputs, record: Record) -> FloatArray | None:
+    """Return means and standard deviations [2, weights] from a derived metric of the fit, None without one."""
+    for derived in inputs.derived_metrics:
+        if derived.fit_key == record.fit_key:
+            pairs = [[derived.metrics.get(name) for name in names] for names in weight_keys(APPROACH)]
             if all(None not in pair for pair in pairs):
                 return np.array(pairs, dtype=np.float64).T
     return None
 
 
-def _fitted(material: Material, record: Record) -> FloatArray | None:
+def _fitted(inputs: Inputs, record: Record) -> FloatArray | None:
     """Return means and standard deviations [2, weights] from the fit itself, None if it was not kept."""
-    tensors = read_posterior(material.store, record.fit_key)
+    tensors = read_posterior(inputs.store, record.fit_key)
     if tensors is None or not {"mu", "sigma"} <= set(tensors[0]):
         return None
     places = [place for place in SHOWN_WEIGHTS[APPROACH] if place < len(tensors[0]["mu"])]

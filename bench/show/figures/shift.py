@@ -13,7 +13,7 @@ from bench.measure.metrics.shifts import ROTATED, STEPS, TRANSLATED, step_key
 from bench.show.figures.figure import FIELD, Figure
 from bench.show.figures.layout import small_multiples
 from bench.show.figures.style import COLOURS, FAINT, Drawing
-from bench.show.material import Material
+from bench.show.inputs import Inputs
 from bench.show.tables.methods_rows import PLAIN, Row, rows
 
 NINE = "by 180 degrees, a 6 looks like a 9"
@@ -26,10 +26,10 @@ ACROSS = {ROTATED: ("angle [degrees]", 45), TRANSLATED: ("distance [pixels]", 2)
 CURVES = {"accuracy": ("right", "-"), SHARE_SURE: (f"{100 * SURE:g} % sure", "--")}
 
 
-def make(material: Material) -> Iterator[Figure]:
+def make(inputs: Inputs) -> Iterator[Figure]:
     """Give a figure of turned and one of moved digits, if records of protocol shift are there."""
-    methods = material.of_other_group("methods").results
-    found = [row for row in rows(material.results, methods) if row.shifted]
+    methods = inputs.of_other_group("methods").results
+    found = [row for row in rows(inputs.results, methods) if row.shifted]
     if not found:
         return
     plain = next((row for row in found if row.name.startswith(PLAIN)), None)
@@ -40,7 +40,7 @@ def make(material: Material) -> Iterator[Figure]:
             f"sure (dashed): every tenth test image, {how}; mean of the seeds. A method that knows its limits is "
             "never more often sure than right. Grey: the plain network, "
             f"{plain.name if plain else 'which has no such records'}. "
-            f"Seeds: {' or '.join(map(str, counts))}. {material.conditions([r for row in found for r in row.shifted])}"
+            f"Seeds: {' or '.join(map(str, counts))}. {inputs.conditions([r for row in found for r in row.shifted])}"
         )
         title = f"{changed} digits: how right is each method, and how sure?"
         yield Figure(name, title, caption, FIELD, partial(_draw_shift, shift, found, plain))

@@ -13,7 +13,7 @@ from bench.judge.claims import CLOSED_FORM, Claim, in_claim_unit, measured_key
 from bench.measure.metrics.arrays import FloatArray
 from bench.show.figures.figure import Absent, Figure
 from bench.show.figures.style import REPORTED, SMALL, WIDTH, Axes, Drawing, Look, canvas, look
-from bench.show.material import Material
+from bench.show.inputs import Inputs
 
 RATIO = 30.0  # largest over smallest value from which a loss is drawn on a logarithmic axis
 LARGE = 10.0  # margins from which differences are drawn on an axis that is logarithmic beyond one margin
@@ -50,11 +50,11 @@ def quantity(claim: Claim) -> str:
     return f"{'test' if 'test' in claim.split else 'training'} {what}{', moving average' if is_average else ''}"
 
 
-def curves(material: Material, approach: str) -> list[LogCurve]:
+def curves(inputs: Inputs, approach: str) -> list[LogCurve]:
     """Return the quantities of an approach's training log that its records have, in the order of the claims."""
-    records = material.finished(approach, "published", "published")
+    records = inputs.finished(approach, "published", "published")
     logs: dict[str, list[Claim]] = {}
-    for claim in material.claims:
+    for claim in inputs.claims:
         if claim.approach == approach and claim.stage != "final" and measured_key(claim)[0] != CLOSED_FORM:
             logs.setdefault(measured_key(claim)[1], []).append(claim)
     found = []
@@ -78,34 +78,34 @@ def _line(record: Record, key: str) -> list[float]:
     return values
 
 
-def make(material: Material) -> Iterator[Figure | Absent]:
+def make(inputs: Inputs) -> Iterator[Figure | Absent]:
     """Give one figure for each approach with a published training log."""
-    logged = {claim.approach: claim for claim in material.claims if claim.stage.startswith("epoch")}
-    for claim in material.claims:
+    logged = {claim.approach: claim for claim in inputs.claims if claim.stage.startswith("epoch")}
+    for claim in inputs.claims:
         if claim.stage.startswith("step") and measured_key(claim)[0] != CLOSED_FORM:
             logged.setdefault(claim.approach, claim)
     for approach, claim in logged.items():
         document = claim.source.partition("-")[0]
         name, title = f"{document}-training-{approach}", f"Training log of {approach}, ours and the published one"
-        records = material.finished(approach, "published", "published")
-        found = curves(material, approach) if material.profile != "smoke" else []
+        records = inputs.finished(approach, "published", "published")
+        found = curves(inputs, approach) if inputs.profile != "smoke" else []
         if not records:
-            yield Absent(name, title, document, material.not_run(f"{approach} published x published"))
+            yield Absent(name, title, document, inputs.not_run(f"{approach} published x published"))
         elif not found:
-            short = "cuts every epoch short" if material.profile == "smoke" else "has none of the printed numbers"
-            yield Absent(name, title, document, f"profile {material.profile} {short}; profile full has them all")
+            short = "cuts every epoch short" if inputs.profile == "smoke" else "has none of the printed numbers"
+            yield Absent(name, title, document, f"profile {inputs.profile} {short}; profile full has them all")
         else:
-            draw = partial(_draw, look(approach, material.results.approaches), found)
-            yield Figure(name, title, _caption(material, found, records), document, draw)
+            draw = partial(_draw, look(approach, inputs.results.approaches), found)
+            yield Figure(name, title, _caption(inputs, found, records), document, draw)
 
 
-def _caption(material: Material, found: Sequence[LogCurve], records: Sequence[Record]) -> str:
+def _caption(inputs: Inputs, found: Sequence[LogCurve], records: Sequence[Record]) -> str:
     seeds = f"mean of {len(records)} seeds, band: their range" if len(records) > 1 else "one seed"
     runs = " and ".join(dict.fromkeys(run for curve in found for run in curve.sources))
     return (
         f"Above: the numbers that the document prints while training (grey, {runs}) and ours ({seeds}). Below: ours "
         "minus the document's own, in units of the margin, the difference that would matter, declared with each "
-        f"number; the grey band is one margin. Published recipe and published protocol. {material.conditions(records)}"
+        f"number; the grey band is one margin. Published recipe and published protocol. {inputs.conditions(records)}"
     )
 
 

@@ -13,7 +13,7 @@ from bench.measure.metrics.arrays import FloatArray
 from bench.show.figures.figure import FIELD, Absent, Figure
 from bench.show.figures.layout import small_multiples, spread
 from bench.show.figures.style import FAINT, NARROW, SMALL, WIDTH, Axes, Drawing, Look, canvas, look
-from bench.show.material import Material, RecordsByRecipe
+from bench.show.inputs import Inputs, RecordsByRecipe
 
 RELIABILITY, RELIABILITY_TITLE = "reliability", "Reliability: how often is an answer of a given confidence right?"
 RISK, RISK_TITLE = "risk-coverage", "Risk against coverage: the share of wrong answers when only the surest are given"
@@ -23,40 +23,40 @@ FEWEST = 20  # images of a bin; a bin with fewer is not drawn
 LOWEST_RISK = 1e-4
 
 
-def make(material: Material) -> Iterator[Figure | Absent]:
+def make(inputs: Inputs) -> Iterator[Figure | Absent]:
     """Give both figures."""
-    yield _reliability(material)
-    yield _risk(material)
+    yield _reliability(inputs)
+    yield _risk(inputs)
 
 
-def _reliability(material: Material) -> Figure | Absent:
-    cells = material.with_array("reliability")
-    if not cells:
-        reason = material.not_run("an approach measured by protocol common")
+def _reliability(inputs: Inputs) -> Figure | Absent:
+    trained_runs = inputs.with_array("reliability")
+    if not trained_runs:
+        reason = inputs.not_run("an approach measured by protocol common")
         return Absent(RELIABILITY, RELIABILITY_TITLE, FIELD, reason)
-    records = [record for found in cells.values() for record in found]
+    records = [record for found in trained_runs.values() for record in found]
     images = max(sum(bins.count) for record in records if (bins := record.arrays.reliability))
     caption = (
         f"Test images ({images:,} a seed, seeds pooled) in 15 bins of equal width by the largest mean probability: "
         "mean confidence against the share that is right, with 95 % Wilson intervals. Filled: published recipe; "
         f"hollow: corrected. Bins of fewer than {FEWEST} images are left out. Above the diagonal: too careful; below: "
         "too sure. Grey bars: share of the images in each bin, published. ECE: expected calibration error. "
-        f"{material.conditions(records)}"
+        f"{inputs.conditions(records)}"
     )
-    draw = partial(_draw_reliability, cells, material.results.approaches)
+    draw = partial(_draw_reliability, trained_runs, inputs.results.approaches)
     return Figure(RELIABILITY, RELIABILITY_TITLE, caption, FIELD, draw)
 
 
-def _draw_reliability(cells: RecordsByRecipe, names: Sequence[str]) -> Drawing:
+def _draw_reliability(trained_runs: RecordsByRecipe, names: Sequence[str]) -> Drawing:
     """Return the drawing: a panel for each approach."""
-    approaches = list(dict.fromkeys(approach for approach, _ in cells))
+    approaches = list(dict.fromkeys(approach for approach, _ in trained_runs))
     across, up = "confidence: largest mean probability [fraction]", "accuracy [fraction of images]"
     drawing, panels = small_multiples(len(approaches), 2.2, across, up)
     for axes, approach in zip(panels, approaches, strict=True):
         axes.plot([0, 1], [0, 1], color=FAINT, linewidth=0.8, zorder=1)
         lines = []
         for recipe in RECIPES:
-            records = cells.get((approach, recipe), ())
+            records = trained_runs.get((approach, recipe), ())
             if records:
                 _reliability_points(axes, look(approach, names), recipe == "published", records)
                 error = metrics_of(records, "mnist/ece").mean
@@ -108,36 +108,36 @@ def _wilson(share: FloatArray, count: FloatArray) -> tuple[FloatArray, FloatArra
     return middle - half, middle + half
 
 
-def _risk(material: Material) -> Figure | Absent:
-    cells = material.with_array("risk_coverage")
-    if not cells:
-        return Absent(RISK, RISK_TITLE, FIELD, material.not_run("an approach measured by protocol common"))
-    records = [record for found in cells.values() for record in found]
-    band = ", mean over seeds" if max(map(len, cells.values())) > 1 else ""
+def _risk(inputs: Inputs) -> Figure | Absent:
+    trained_runs = inputs.with_array("risk_coverage")
+    if not trained_runs:
+        return Absent(RISK, RISK_TITLE, FIELD, inputs.not_run("an approach measured by protocol common"))
+    records = [record for found in trained_runs.values() for record in found]
+    band = ", mean over seeds" if max(map(len, trained_runs.values())) > 1 else ""
     caption = (
         "Test images are answered in the order of falling confidence (largest mean probability); at a coverage of 90 % "
         f"the least sure tenth is refused{band}. A line begins where the first mistake is made; the axis of risk is "
-        f"logarithmic. Right: each approach's risk when it answers all. {material.conditions(records)}"
+        f"logarithmic. Right: each approach's risk when it answers all. {inputs.conditions(records)}"
     )
-    wide, narrow = (partial(_draw_risk, cells, material.results.approaches, width) for width in (WIDTH, NARROW))
+    wide, narrow = (partial(_draw_risk, trained_runs, inputs.results.approaches, width) for width in (WIDTH, NARROW))
     return Figure(RISK, RISK_TITLE, caption, FIELD, wide, narrow=narrow)
 
 
-def _draw_risk(cells: RecordsByRecipe, names: Sequence[str], width: float) -> Drawing:
+def _draw_risk(trained_runs: RecordsByRecipe, names: Sequence[str], width: float) -> Drawing:
     """Return the drawing: published recipes above, corrected below."""
-    recipes = [recipe for recipe in RECIPES if any(key[1] == recipe for key in cells)]
+    recipes = [recipe for recipe in RECIPES if any(key[1] == recipe for key in trained_runs)]
     drawing = canvas(width, 0.5 + 2.5 * len(recipes))
     panels = drawing.subplots(len(recipes), 1, sharex=True, sharey=True, squeeze=False)[:, 0]
     for axes, recipe in zip(panels, recipes, strict=True):
-        _risk_panel(axes, recipe, cells, names)
+        _risk_panel(axes, recipe, trained_runs, names)
     panels[-1].set_xlabel("coverage [% of test images answered]")
     drawing.supylabel("risk [fraction of answered images that are wrong]", fontsize=8)
     return drawing
 
 
-def _risk_panel(axes: Axes, recipe: str, cells: RecordsByRecipe, names: Sequence[str]) -> None:
+def _risk_panel(axes: Axes, recipe: str, trained_runs: RecordsByRecipe, names: Sequence[str]) -> None:
     ends: list[tuple[str, float]] = []
-    for (approach, own), records in cells.items():
+    for (approach, own), records in trained_runs.items():
         if own != recipe:
             continue
         mine = look(approach, names)

@@ -14,7 +14,7 @@ from bench.measure.metrics.refusal import MEDIAN_RULE
 from bench.show.figures.figure import Absent, Figure
 from bench.show.figures.layout import Pixels, show_image
 from bench.show.figures.style import INK, SMALL, WIDTH, Axes, Drawing, canvas
-from bench.show.material import Material, images
+from bench.show.inputs import Inputs, images
 
 DOCUMENT, APPROACH = "chopra2018", "pyro_random_module"
 NAME = f"{DOCUMENT}-votes"
@@ -51,17 +51,17 @@ class VotedImage(NamedTuple):
         return f"answers {answer}" + ("" if self.label < 0 else ", right" if answer == self.label else ", wrong")
 
 
-def make(material: Material) -> Iterator[Figure | Absent]:
+def make(inputs: Inputs) -> Iterator[Figure | Absent]:
     """Give the figure."""
-    record = material.scored(APPROACH)
+    record = inputs.scored(APPROACH)
     if record is None:
-        yield Absent(NAME, TITLE, DOCUMENT, material.not_run(f"{APPROACH} published x common with raw draws"))
+        yield Absent(NAME, TITLE, DOCUMENT, inputs.not_run(f"{APPROACH} published x common with raw draws"))
         return
-    found = _examples(material, record)
+    found = _examples(inputs, record)
     if isinstance(found, str):
         yield Absent(NAME, TITLE, DOCUMENT, found)
         return
-    n_draws, n_rows = len(found[0].draws), material.scores(record)["mnist/draws"].shape[1]
+    n_draws, n_rows = len(found[0].draws), inputs.scores(record)["mnist/draws"].shape[1]
     caption = (
         "For each image the networks' log-probabilities of the classes 0-9: bars to the right of each class are the "
         f"share of {n_draws} networks in bins of {BIN:g} nats, the lowest with all below; the dot is the median. "
@@ -69,14 +69,14 @@ def make(material: Material) -> Iterator[Figure | Absent]:
         f"Accepted and undecided: the first images of each kind among the first {n_rows} test "
         "images, label in bold; noise and letters: the first two images of each set that the record keeps. The letters "
         "are those of not-MNIST, as in the document, or else of free fonts. One axis for all images. "
-        f"{material.conditions([record])}"
+        f"{inputs.conditions([record])}"
     )
     yield Figure(NAME, TITLE, caption, DOCUMENT, partial(_draw, found))
 
 
-def _examples(material: Material, record: Record) -> list[VotedImage] | str:
+def _examples(inputs: Inputs, record: Record) -> list[VotedImage] | str:
     """Return two examples of each kind, or why there are none."""
-    scores, seed = material.scores(record), record.seed
+    scores, seed = inputs.scores(record), record.seed
     found: list[VotedImage] = []
     lacking: dict[str, str] = {}
     if "mnist/draws" not in scores:

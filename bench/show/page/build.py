@@ -50,11 +50,11 @@ def write_report(
 
 def render_page(content: ReportContent) -> str:
     """Return the page as HTML that needs no other file."""
-    material = content.material
+    inputs = content.inputs
     reasonings = evidence.reasonings(content)
     claims = [verdict.claim.id for shown in reasonings.values() for verdict, _ in shown]
-    links = Links(content.records, claims, content.document_names, material.results.approaches)
-    said = material.results.origin()
+    links = Links(content.records, claims, content.document_names, inputs.results.approaches)
+    said = inputs.results.origin()
     shown = {name: page_table(table, links, said) for name, table in content.tables.items()}
     shown["headlines"] = _with_strips(shown["headlines"], content)
     style, script = outcomes.css() + _text("page.css"), _text("page.js")
@@ -63,14 +63,14 @@ def render_page(content: ReportContent) -> str:
         .get_template("page.html")
         .render(
             title=TITLE,
-            in_short=in_short(material),
-            made=made_of(content.records, material.results),
-            material=material,
-            manifests=material.results.manifests,
+            in_short=in_short(inputs),
+            made=made_of(content.records, inputs.results),
+            inputs=inputs,
+            manifests=inputs.results.manifests,
             images=content.images,
             tables=shown,
             findings=FINDINGS,
-            choice=shaded(shown["choice"], candidates(material)),
+            choice=shaded(shown["choice"], candidates(inputs)),
             documents=sections.documents(content, links, shown),
             topics=sections.topics(content, shown),
             reasonings=reasonings,
@@ -97,7 +97,7 @@ def made_of(records: Sequence[Record], results: Results) -> str:
 def _with_strips(table: PageTable, content: ReportContent) -> PageTable:
     """Return the table of final numbers with a drawing of the verdict in each row."""
     place = table.columns.index(DRAWING)
-    verdicts = final_verdicts(content.material)
+    verdicts = final_verdicts(content.inputs)
     rows = []
     for row, verdict in zip(table.rows, verdicts, strict=True):
         drawn = replace(row[place], strip=strip(verdict))

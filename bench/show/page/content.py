@@ -11,7 +11,7 @@ from bench.core.project import REFERENCE
 from bench.core.records import Record
 from bench.core.toml import TomlTable, read_toml
 from bench.show.figures.figure import Figure
-from bench.show.material import Material
+from bench.show.inputs import Inputs
 from bench.show.page.images import Drawings, Image
 from bench.show.table import Table
 from bench.show.tables.lists import cited_records
@@ -36,19 +36,19 @@ class DocumentFacts(TomlTable, frozen=True):
 class ReportContent:
     """The tables and figures of a page, and what they were made from."""
 
-    material: Material
+    inputs: Inputs
     documents: Mapping[str, DocumentFacts]  # by the name that claims give as source
     figures: Sequence[Figure] = ()
 
     @cached_property
     def tables(self) -> Mapping[str, Table]:
         """The tables by name; raises ConfigError if the claims cannot be read."""
-        return all_tables(self.material)
+        return all_tables(self.inputs)
 
     @cached_property
     def records(self) -> list[Record]:
         """The records that the page lists (see `cited_records`)."""
-        return cited_records(self.material, self.tables.values())
+        return cited_records(self.inputs, self.tables.values())
 
     @cached_property
     def drawings(self) -> Drawings:
@@ -63,17 +63,17 @@ class ReportContent:
     @cached_property
     def document_names(self) -> list[str]:
         """The documents in the order of the claims."""
-        return list(dict.fromkeys(claim.source for claim in self.material.claims))
+        return list(dict.fromkeys(claim.source for claim in self.inputs.claims))
 
 
-def collect(material: Material, with_figures: bool = True) -> ReportContent:
+def collect(inputs: Inputs, with_figures: bool = True) -> ReportContent:
     """Read what the page shows; raises ConfigError if the claims or the list of their documents cannot be read."""
     figures: Sequence[Figure] = ()
     if with_figures:
         from bench.show.figures.catalogue import survey  # here: pictures of images need PyTorch, tables do not
 
-        figures = survey(material)[0]
-    return ReportContent(material, load_documents(), figures)
+        figures = survey(inputs)[0]
+    return ReportContent(inputs, load_documents(), figures)
 
 
 def load_documents() -> dict[str, DocumentFacts]:

@@ -22,13 +22,13 @@ def reasonings(content: ReportContent) -> dict[str, list[tuple[Verdict, str]]]:
     Of a curve's points, only the first is here, with the steps of the curve. The figure of the training log shows the
     other points.
     """
-    judgement = content.material.judgement
+    judgement = content.inputs.judgement
     first = {one.first.id for one in judgement.curves}
     found: dict[str, list[tuple[Verdict, str]]] = {}
     for verdict in judgement.verdicts:
         is_first = verdict.claim.id in first
         if is_first or not verdict.is_point:
-            steps = explained(judgement, content.material.results, verdict, is_first).partition("\n")[2]
+            steps = explained(judgement, content.inputs.results, verdict, is_first).partition("\n")[2]
             found.setdefault(verdict.claim.source, []).append((verdict, steps))
     return found
 
@@ -43,7 +43,7 @@ def places(content: ReportContent) -> dict[RecordPlace, list[Record]]:
     found: dict[RecordPlace, list[Record]] = {}
     for record in sorted(content.records, key=lambda record: (record.seed, record.key)):
         found.setdefault(record.series, []).append(record)
-    order = {name: number for number, name in enumerate(content.material.results.approaches)}
+    order = {name: number for number, name in enumerate(content.inputs.results.approaches)}
     return {place: found[place] for place in sorted(found, key=lambda place: (order.get(place[0], len(order)), place))}
 
 

@@ -15,18 +15,18 @@ from bench.judge.comparison import AGREES, COARSE, DIFFERS, ENOUGH
 from bench.judge.samples import Samples
 from bench.judge.stats.papers import PAPER
 from bench.plan.registry import manifest
-from bench.show.beside import MINE
 from bench.show.figures import confidence as confidence_figure
 from bench.show.figures import forest as end_results_figure
 from bench.show.figures.changes import MISTAKES
-from bench.show.material import Material
+from bench.show.inputs import Inputs
+from bench.show.tables.ablation import Mistake, mistakes
 from bench.show.tables.alternatives import end_results_against
 from bench.show.tables.blundell2015_answer import can_it_be_reproduced, in_one_line
 from bench.show.tables.blundell2015_choices import noise_left, worth_of_choices
-from bench.show.tables.confidence import RecipePlace, Sureness, sureness
-from bench.show.tables.ladder import Mistake, mistakes
+from bench.show.tables.confidence import Confidence, RecipePlace, confidence
 from bench.show.tables.methods_answer import methods_answer, methods_in_short
 from bench.show.tables.verdicts import load_short_names
+from bench.show.with_baseline import MINE
 
 LEVEL = f"{100 * SURE:g} %"
 NOT_MEASURED = "Nothing is measured yet: `python -m bench run --all` makes the records."
@@ -38,52 +38,52 @@ class MainFinding:
 
     name: str
     question: str
-    answer: Callable[[Material], str]
+    answer: Callable[[Inputs], str]
     figure: str
     table: str
 
 
-def reports(material: Material) -> str:
+def reports(inputs: Inputs) -> str:
     """Say how many end results agree, agree only coarsely and differ, and the same of the training curves."""
-    agreeing, coarse, differing = _outcomes(material)
+    agreeing, coarse, differing = _outcomes(inputs)
     measured = agreeing + coarse + differing
     if not measured:
         return NOT_MEASURED
-    few = len(material.judgement.ends) - measured
+    few = len(inputs.judgement.ends) - measured
     without = f" {_count(few, 'more has', 'more have')} too few seeds." if few else ""
     said = (
         f"Of {counted(measured, 'number')} that the documents report after training, "
         f"{_count(agreeing, 'agrees', 'agree')}: with 95 % probability, a new run of ours would land within a margin "
-        f"of the reported number{_margins(material)}. {_count(coarse, 'agrees', 'agree')} only coarsely: the reported "
+        f"of the reported number{_margins(inputs)}. {_count(coarse, 'agrees', 'agree')} only coarsely: the reported "
         "number could be one of our runs, but our runs vary so much that a difference above the margin could go "
-        f"unseen. {_differing(material)}{without}"
+        f"unseen. {_differing(inputs)}{without}"
     )
-    return " ".join([said, *_curves(material)])
+    return " ".join([said, *_curves(inputs)])
 
 
-def _outcomes(material: Material) -> tuple[int, int, int]:
+def _outcomes(inputs: Inputs) -> tuple[int, int, int]:
     """Return how many end results agree, agree coarsely and differ."""
-    found = [verdict.outcome for verdict in material.judgement.ends]
+    found = [verdict.outcome for verdict in inputs.judgement.ends]
     return found.count(AGREES), found.count(COARSE), found.count(DIFFERS)
 
 
-def _margins(material: Material) -> str:
+def _margins(inputs: Inputs) -> str:
     """Return the range of the margins of accuracies, in words."""
-    found = {100 * verdict.claim.margin for verdict in material.judgement.ends if verdict.claim.metric == "accuracy"}
+    found = {100 * verdict.claim.margin for verdict in inputs.judgement.ends if verdict.claim.metric == "accuracy"}
     span = " to ".join(f"{one:g}" for one in dict.fromkeys((min(found), max(found)))) if found else ""
     return f" ({span} percentage points for accuracies)" if span else ""
 
 
-def _differing(material: Material) -> str:
-    found = [verdict.claim for verdict in material.judgement.ends if verdict.outcome == DIFFERS]
+def _differing(inputs: Inputs) -> str:
+    found = [verdict.claim for verdict in inputs.judgement.ends if verdict.outcome == DIFFERS]
     if not found:
         return "None is contradicted."
     named = listed([f"{one.printed} ({one.source})" for one in found])
     return f"{_count(len(found), 'differs', 'differ')} beyond chance: {named}."
 
 
-def _curves(material: Material) -> Iterator[str]:
-    found = [one for one in material.judgement.curves if one.outcome in (AGREES, COARSE, DIFFERS)]
+def _curves(inputs: Inputs) -> Iterator[str]:
+    found = [one for one in inputs.judgement.curves if one.outcome in (AGREES, COARSE, DIFFERS)]
     differing = [one.on_scale for one in found if one.outcome == DIFFERS]
     if differing:
         is_small = all(one is not None and one.estimate.difference <= one.margin for one in differing)
@@ -94,10 +94,10 @@ def _curves(material: Material) -> Iterator[str]:
         )
 
 
-def in_short(material: Material) -> str:
+def in_short(inputs: Inputs) -> str:
     """Answer the question in the page's title: for digits, for pictures without a digit, for the reported numbers."""
-    corrected = _corrected(_classifiers(material))
-    agreeing, coarse, differing = _outcomes(material)
+    corrected = _corrected(_classifiers(inputs))
+    agreeing, coarse, differing = _outcomes(inputs)
     measured = agreeing + coarse + differing
     if not (corrected and measured):
         return NOT_MEASURED
@@ -110,9 +110,9 @@ def in_short(material: Material) -> str:
     )
 
 
-def _in_short_digits(networks: dict[RecipePlace, Sureness]) -> str:
+def _in_short_digits(networks: dict[RecipePlace, Confidence]) -> str:
     """Say whether networks that are sure of a digit are right as often as their probabilities promise."""
-    broken = sum(one.promise.is_broken for one in networks.values())
+    broken = sum(one.expected_accuracy.is_broken for one in networks.values())
     answer = "mostly no" if 2 * broken > len(networks) else "mostly yes" if broken else "yes"
     least = _rounded_down(min(_mean(one.right) for one in networks.values()))
     often = f"wrong more often than {'their' if broken > 1 else 'its'} own probabilities say"
@@ -124,12 +124,14 @@ def _in_short_digits(networks: dict[RecipePlace, Sureness]) -> str:
     )
 
 
-def _in_short_no_digits(networks: dict[RecipePlace, Sureness], plain: dict[RecipePlace, Sureness]) -> str:
+def _in_short_no_digits(networks: dict[RecipePlace, Confidence], plain: dict[RecipePlace, Confidence]) -> str:
     """Say of how many pictures without a digit the worst network is sure, and the worst one without Bayes (`plain`)."""
-    most, beside = _most(networks), _most(plain)
+    most, with_baseline = _most(networks), _most(plain)
     parts = [f"{share:.0f} % of the {name}" for name, share in most.items()]
     holds = all(share <= 100 * (1 - SURE) for share in most.values())
-    than = f" (without Bayes: {listed([f'{share:.0f}' for share in beside.values()])} %)" if beside else ""
+    than = (
+        f" (without Bayes: {listed([f'{share:.0f}' for share in with_baseline.values()])} %)" if with_baseline else ""
+    )
     answer = "yes" if holds else "no"
     return (
         f"On pictures without a digit, {answer}: the worst network for each kind of picture is at least {LEVEL} sure "
@@ -137,7 +139,7 @@ def _in_short_no_digits(networks: dict[RecipePlace, Sureness], plain: dict[Recip
     )
 
 
-def _bayesian(networks: dict[RecipePlace, Sureness]) -> dict[RecipePlace, Sureness]:
+def _bayesian(networks: dict[RecipePlace, Confidence]) -> dict[RecipePlace, Confidence]:
     return {place: one for place, one in networks.items() if not _is_plain(place.approach)}
 
 
@@ -156,34 +158,34 @@ def _is_plain(approach: str) -> bool:
     return manifest(approach.removeprefix(MINE)).noise == "none"
 
 
-def _most(networks: dict[RecipePlace, Sureness]) -> dict[str, float]:
+def _most(networks: dict[RecipePlace, Confidence]) -> dict[str, float]:
     return {name: max(shares.values()) for name, shares in _sure_of(networks).items()}
 
 
-def sure(material: Material) -> str:
+def sure(inputs: Inputs) -> str:
     """Say how often networks that are at least 99 % sure are right, and how often they are sure without a digit."""
-    found = _classifiers(material)
+    found = _classifiers(inputs)
     corrected = _corrected(found)
     if not corrected:
         return NOT_MEASURED
     return f"{_on_digits(found)} {_no_digits(corrected)}"
 
 
-def _classifiers(material: Material) -> dict[RecipePlace, Sureness]:
+def _classifiers(inputs: Inputs) -> dict[RecipePlace, Confidence]:
     return {
         place: one
-        for place, one in sureness(material).items()
-        if place.approach in material.classifiers() and one.right.mean is not None
+        for place, one in confidence(inputs).items()
+        if place.approach in inputs.classifiers() and one.right.mean is not None
     }
 
 
-def _corrected(found: dict[RecipePlace, Sureness]) -> dict[RecipePlace, Sureness]:
+def _corrected(found: dict[RecipePlace, Confidence]) -> dict[RecipePlace, Confidence]:
     return {place: one for place, one in found.items() if place.recipe == "corrected"}
 
 
-def _on_digits(found: dict[RecipePlace, Sureness]) -> str:
+def _on_digits(found: dict[RecipePlace, Confidence]) -> str:
     least = _rounded_down(min(_mean(one.right) for one in found.values()))
-    broken = [place for place, one in found.items() if one.promise.is_broken]
+    broken = [place for place, one in found.items() if one.expected_accuracy.is_broken]
     said = (
         f"For each of the {len(found)} networks, published and corrected: where it is at least {LEVEL} sure of a "
         f"digit, at least {least} of its answers are right. It is that sure of "
@@ -192,7 +194,7 @@ def _on_digits(found: dict[RecipePlace, Sureness]) -> str:
     if not broken:
         return f"{said} None is right less often than its own probabilities promise, beyond chance."
     names = {place: f"{place.approach} {'as ' * (place.recipe == 'published')}{place.recipe}" for place in broken}
-    shown = [f"{names[one]} {_mean(found[one].promised):.2f} and {_mean(found[one].right):.2f} %" for one in broken]
+    shown = [f"{names[one]} {_mean(found[one].expected):.2f} and {_mean(found[one].right):.2f} %" for one in broken]
     bayesian = _bayesian(_corrected(found))
     keeps = "; none of them is a corrected Bayesian one" if bayesian and not bayesian.keys() & set(broken) else ""
     whose = _count(len(broken), "network is overconfident: its", "networks are overconfident: their")
@@ -206,7 +208,7 @@ def _rounded_down(percent: float) -> str:
     return f"{math.floor(10 * percent) / 10:.1f} %"  # "at least" must hold
 
 
-def _sure_of(corrected: dict[RecipePlace, Sureness]) -> dict[str, dict[str, float]]:
+def _sure_of(corrected: dict[RecipePlace, Confidence]) -> dict[str, dict[str, float]]:
     """Return, for each set of pictures without a digit, the percentage on which each approach is sure."""
     found = {
         OOD_LABELS[name]: {
@@ -218,7 +220,7 @@ def _sure_of(corrected: dict[RecipePlace, Sureness]) -> dict[str, dict[str, floa
     return {name: shares for name, shares in found.items() if shares}
 
 
-def _no_digits(corrected: dict[RecipePlace, Sureness]) -> str:
+def _no_digits(corrected: dict[RecipePlace, Confidence]) -> str:
     found = _sure_of(corrected)
     spans = [f"{_range(shares.values())} of the {name}" for name, shares in found.items()]
     worst = {max(shares, key=shares.__getitem__) for shares in found.values()}
@@ -233,21 +235,21 @@ def _no_digits(corrected: dict[RecipePlace, Sureness]) -> str:
     )
 
 
-def _trainings(found: Iterable[Sureness]) -> str:
+def _trainings(found: Iterable[Confidence]) -> str:
     counts = {one.right.n for one in found}
     if counts == {1}:
         return "one training each"
     return f"means of {' to '.join(map(str, dict.fromkeys((min(counts), max(counts)))))} trainings"
 
 
-def worth(material: Material) -> str:
+def worth(inputs: Inputs) -> str:
     """Say which corrections change the accuracy, and which reports hardly come from a corrected run."""
-    measured = [one for one in mistakes(material) if one.accuracy]
+    measured = [one for one in mistakes(inputs) if one.accuracy]
     if not measured:
         return NOT_MEASURED
     clear = [one for one in measured if one.is_clear]
     clear.sort(key=lambda one: -abs(one.accuracy.difference if one.accuracy else 0))
-    return f"{_effects(clear, len(measured))}{_unclear(measured)}{_reports_with_mistakes(material)}"
+    return f"{_effects(clear, len(measured))}{_unclear(measured)}{_reports_with_mistakes(inputs)}"
 
 
 def _unclear(measured: Sequence[Mistake]) -> str:
@@ -262,12 +264,12 @@ def _unclear(measured: Sequence[Mistake]) -> str:
     return f" {'; '.join(said).capitalize()}." if said else ""
 
 
-def _reports_with_mistakes(material: Material) -> str:
+def _reports_with_mistakes(inputs: Inputs) -> str:
     """Say which reported numbers are far likelier from the published code than from the corrected one."""
     names = load_short_names()
     found: dict[str, list[str]] = {}
     protocols: set[str] = set()
-    for mine in end_results_against(material.results, material.claims):
+    for mine in end_results_against(inputs.results, inputs.claims):
         corrected = [one for one in mine.hardly_from if one.alternative.kind == CORRECTED]
         if corrected:
             name = names.get(mine.claim.id, mine.claim.metric)
@@ -306,7 +308,7 @@ def _effect(one: Mistake, unit: str = "", what: str = "") -> str:
     assert interval is not None
     low, high = (f"{100 * end:+.2f}" for end in interval)
     size = f"{100 * change.difference:+.2f}{unit} [{what}{low} to {high}, {counted(change.n, 'seed')}]"
-    return f"{one.approach} by {size} (correction: {one.rung.title})"
+    return f"{one.approach} by {size} (correction: {one.single_change.title})"
 
 
 def _count(count: int, one: str, more: str) -> str:
@@ -326,17 +328,17 @@ FINDINGS = (
 )
 
 
-def sentences(material: Material) -> dict[str, str]:
+def sentences(inputs: Inputs) -> dict[str, str]:
     """Return the sentences by name: of every finding, and of the paper of 2015."""
-    found = {finding.name: finding.answer(material) for finding in FINDINGS}
+    found = {finding.name: finding.answer(inputs) for finding in FINDINGS}
     paper = {
-        PAPER: as_list(can_it_be_reproduced(material.paper)),
-        f"{PAPER}_short": in_one_line(material.paper),
-        f"{PAPER}_choices": worth_of_choices(material.paper),
-        f"{PAPER}_pruning": noise_left(material.paper),
+        PAPER: as_list(can_it_be_reproduced(inputs.paper)),
+        f"{PAPER}_short": in_one_line(inputs.paper),
+        f"{PAPER}_choices": worth_of_choices(inputs.paper),
+        f"{PAPER}_pruning": noise_left(inputs.paper),
     }
-    methods = {"methods": as_list(methods_answer(material)), "methods_short": methods_in_short(material)}
-    return {"in_short": in_short(material), **found, **methods, **paper}
+    methods = {"methods": as_list(methods_answer(inputs)), "methods_short": methods_in_short(inputs)}
+    return {"in_short": in_short(inputs), **found, **methods, **paper}
 
 
 def as_list(points: Sequence[str]) -> str:

@@ -1,4 +1,4 @@
-"""Tables as the page's template shows them: text, address and look of every cell."""
+"""Tables as the page's template shows them: text, address and look of every trained run."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def _percent(margins: float) -> float:
 
 @dataclass(frozen=True)
 class PageEntry:
-    """One cell of a table: text, link ('' for none), a tone for verdicts, a drawing before the text."""
+    """One trained run of a table: text, link ('' for none), a tone for verdicts, a drawing before the text."""
 
     text: str
     href: str = ""
@@ -145,12 +145,14 @@ def coded(text: str) -> Markup:
 
 def _page_entry(entry: Entry, text: str, links: Links, is_verdict: bool) -> PageEntry:
     href = links.to(sources_of(entry)) or links.name(text)
-    is_gap = entry is None or isinstance(entry, Missing)
-    return PageEntry(re.sub("^-", GAP, text) if is_gap else typeset(text), href, tone(text) if is_verdict else "")
+    is_missing_value = entry is None or isinstance(entry, Missing)
+    return PageEntry(
+        re.sub("^-", GAP, text) if is_missing_value else typeset(text), href, tone(text) if is_verdict else ""
+    )
 
 
 def _sorts_by_number(entries: Sequence[Entry]) -> bool:
-    """Return whether most entries of a column, gaps aside, begin with a number."""
+    """Return whether most entries of a column, missing values aside, begin with a number."""
     filled = [entry for entry in entries if entry is not None and not isinstance(entry, Missing)]
     numbers = [one for one in filled if isinstance(one, Measured | Number) or STARTS_WITH_NUMBER.match(str(one))]
     return 2 * len(numbers) > len(filled)

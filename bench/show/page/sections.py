@@ -16,7 +16,7 @@ from bench.show.table import Table
 from bench.show.tables.verdicts import curve_verdicts_table, kinds_text, verdicts_table
 
 FACTS = {"author": "by", "date": "date", "version": "version", "period_libraries": "libraries", "licence": "licence"}
-LADDER_FIGURE = "ladder-"  # start of the name of a figure that stands above the table of a ladder
+ABLATION_FIGURE = "ablation-"  # start of the name of a figure that stands above the table of an ablation
 LEFT_OUT = ("verdicts", "verdict_curves")  # each document's section shows its own rows of these tables
 FAULTS = ("unfinished",)
 
@@ -68,7 +68,7 @@ def documents(content: ReportContent, links: Links, shown: Mapping[str, PageTabl
     """Return a section for each document, then one for the approaches of no document."""
     parts = [_document(content, links, shown, name) for name in content.document_names]
     known = {name for part in parts for name in part.approaches}
-    others = tuple(name for name in content.material.results.approaches if name not in known)
+    others = tuple(name for name in content.inputs.results.approaches if name not in known)
     if others:
         parts.append(DocumentPart("baselines", "Baselines", "of no document", (), others, None, ()))
     return parts
@@ -80,11 +80,11 @@ def _document(content: ReportContent, links: Links, shown: Mapping[str, PageTabl
     facts = [(label, str(getattr(entry, key)), "") for key, label in FACTS.items()] if entry else []
     if address:
         facts.insert(1, ("at", address, address))
-    known = content.material.results.manifests
-    mine = [one for one in content.material.results.approaches if one in known and known[one].document == name]
-    curves = curve_verdicts_table(content.material.results, content.material.judgement.of_documents([name]))
+    known = content.inputs.results.manifests
+    mine = [one for one in content.inputs.results.approaches if one in known and known[one].document == name]
+    curves = curve_verdicts_table(content.inputs.results, content.inputs.judgement.of_documents([name]))
     curves = replace(curves.without(["document"]), title=f"The training curves of {name}", origin=())
-    wanted = [f"audit_{name}", *(f"{kind}_{one}" for one in mine for kind in ("answer", "ladder"))]
+    wanted = [f"audit_{name}", *(f"{kind}_{one}" for one in mine for kind in ("answer", "ablation"))]
     wanted += ["toys"] if any(known[one].task == "toy" for one in mine) else []
     drawn = [figure.name for figure in content.figures if figure.group == name]
     blocks: list[Image | PageTable] = [
@@ -93,7 +93,7 @@ def _document(content: ReportContent, links: Links, shown: Mapping[str, PageTabl
     ]
     for one in wanted:
         if one in shown:
-            blocks += [*_embedded(content, [one.replace("ladder_", LADDER_FIGURE)]), shown[one]]
+            blocks += [*_embedded(content, [one.replace("ablation_", ABLATION_FIGURE)]), shown[one]]
     verdicts = page_table(_verdicts(content, name), links, name=f"verdicts-{name}")
     title = entry.title if entry else ""
     return DocumentPart(anchor("document", name), name, title, tuple(facts), tuple(mine), verdicts, tuple(blocks))
@@ -104,10 +104,10 @@ def _embedded(content: ReportContent, names: Sequence[str]) -> list[Image]:
 
 
 def _verdicts(content: ReportContent, name: str) -> Table:
-    mine = content.material.judgement.of_documents([name])
+    mine = content.inputs.judgement.of_documents([name])
     alone = replace(mine, verdicts=[verdict for verdict in mine.verdicts if not verdict.is_point])
     return replace(
-        verdicts_table(content.material.results, alone),
+        verdicts_table(content.inputs.results, alone),
         title=f"What {name} reports, and whether it reproduces",
         explanation=f"{kinds_text(mine)} Each verdict leads to its reasoning, each measured number to its "
         "records. A curve is one line of the next table.",
@@ -123,15 +123,15 @@ def topics(content: ReportContent, shown: Mapping[str, PageTable]) -> list[Topic
         for figure in content.figures
         if figure.group not in content.document_names
         and figure.name not in pictured
-        and not figure.name.startswith(LADDER_FIGURE)
+        and not figure.name.startswith(ABLATION_FIGURE)
     )
     placed = {name for plan in (*TOPICS, *LAST_TOPICS) for name in plan.tables}
     placed |= {one.table for one in FINDINGS} | {"choice", "toys", *FAULTS, *LEFT_OUT}
-    of_documents = {*content.material.results.approaches, *content.document_names}
-    placed |= {f"{family}_{name}" for family in ("audit", "answer", "ladder") for name in of_documents}
+    of_documents = {*content.inputs.results.approaches, *content.document_names}
+    placed |= {f"{family}_{name}" for family in ("audit", "answer", "ablation") for name in of_documents}
     tables = tuple(name for name in shown if name not in placed)
     further = [Topic("further", "Further figures and tables", tables, figures)] if figures or tables else []
-    lines = content.material.problems or ["Every file of the results folder has the hash that it was sealed with."]
-    superseded = content.material.results.n_superseded
-    more = [f"Left out: {counted(superseded, 'older record')} of the same cell and seed."] if superseded else []
+    lines = content.inputs.problems or ["Every file of the results folder has the hash that it was sealed with."]
+    superseded = content.inputs.results.n_superseded
+    more = [f"Left out: {counted(superseded, 'older record')} of the same trained run and seed."] if superseded else []
     return [*TOPICS, *further, Topic("faults", "Faults", FAULTS, text=(*lines, *more)), *LAST_TOPICS]

@@ -21,12 +21,12 @@ from bench.core.store import Store
 from bench.core.text import duration, one_line
 from bench.interface import Posterior, Task
 from bench.measure.measuring import LONGEST_REASON, categorical, posterior_of
-from bench.plan.cells import Selection, cells
 from bench.plan.costs import estimates, seconds_of, speed_here
 from bench.plan.freshness import is_stale
 from bench.plan.manifests import DOCUMENTS, ApproachManifest
 from bench.plan.recipes import build, profile, resolve
 from bench.plan.registry import manifest, manifests
+from bench.plan.trained_runs import Selection, trained_runs
 
 PRECISION = "float32"  # pictures are predicted in float32; fits trained in another precision are left out
 SHIPPED = "shipped-fits"
@@ -156,7 +156,7 @@ def _missing(
     able = [entry for entry in classifiers().values() if name in ("", entry.name) and _has(entry, recipe)]
     makers = tuple(entry.name for entry in [one for one in able if one.group == DOCUMENTS] or able)
     choice = Selection(approaches=makers, recipes=(recipe,), profile=budget, seeds=(seed or 0,))
-    chosen = cells(choice)
+    chosen = trained_runs(choice)
     seconds = seconds_of(chosen, estimates(chosen, stored, speed_here(choice.device)))  # on this machine
     how_long = f", in about {duration(seconds)}" if seconds else ""
     return ConfigError(

@@ -65,8 +65,8 @@ def find_ink(picture: Picture) -> Ink:
 def shapes(drawn: Floats) -> int:
     """Return how many shapes stand side by side or one above the other, with columns or rows without ink between them.
 
-    The strokes of one digit overlap in both directions or have only a small gap between them; they are one shape. The
-    least gap between two shapes does not grow with the number of digits in a row.
+    The strokes of one digit overlap in both directions or have only a small gap between them; they are one
+    shape. The least gap between two shapes does not grow with the number of digits in a row.
     """
     shorter, longer = sorted(sides(drawn != 0))
     return max(_runs(drawn.sum(axis=axis), APART * min(longer, 2 * shorter)) for axis in (0, 1))

@@ -13,8 +13,8 @@ from bench.show.table import Table
 from bench.show.tables.render import escape, markdown_grid
 from bench.show.terminal import shown
 
-COLUMNS = ("cell", "metric", "A", "B", "B - A", "95 % interval", "seeds", "adjusted p", "result")
-ROW_COLUMNS = ("cell", "seed", "rows", "only A right", "only B right", "B - A", "95 % interval", "McNemar p")
+COLUMNS = ("trained run", "metric", "A", "B", "B - A", "95 % interval", "seeds", "adjusted p", "result")
+ROW_COLUMNS = ("trained run", "seed", "rows", "only A right", "only B right", "B - A", "95 % interval", "McNemar p")
 
 
 @dataclass(frozen=True)
@@ -67,12 +67,12 @@ def markdown(found: Comparison) -> str:
 
 
 def differences_table(found: Comparison) -> Table:
-    """Return a row for each metric of each cell that both folders have."""
+    """Return a row for each metric of each trained run that both folders have."""
     return Table("differences", "B minus A", "", COLUMNS, [_row(one) for one in found.differences])
 
 
 def rows_table(found: Comparison) -> Table:
-    """Return a row for each cell of which both folders have one seed, with McNemar's test over the images."""
+    """Return a row for each trained run of which both folders have one seed, with McNemar's test over the images."""
     note = "One seed each: the test compares these two networks, not their recipes."
     return Table("row_tests", "Row by row", note, ROW_COLUMNS, [_row_test(one) for one in found.rows])
 
@@ -90,7 +90,7 @@ def as_json(found: Comparison) -> dict[str, object]:
 def _fields(one: Difference) -> dict[str, object]:
     found = one.estimate
     return {
-        "cell": one.cell,
+        "trained run": one.trained_run,
         "metric": one.metric,
         "seeds": list(found.first.by_seed),
         "mean_a": found.first.mean,
@@ -109,7 +109,7 @@ def _n_equal(found: Estimate) -> int:
 
 def _lacks(found: Comparison) -> list[str]:
     return [
-        f"{'/'.join(one.cell)} {one.metric}: {one.side}, seed{'s' * (len(one.seeds) > 1)} "
+        f"{'/'.join(one.trained_run)} {one.metric}: {one.side}, seed{'s' * (len(one.seeds) > 1)} "
         f"{', '.join(map(str, one.seeds))}: {one.reason}"
         for one in found.lacking
     ]
@@ -121,7 +121,7 @@ def _row(one: Difference) -> list[str]:
     interval = "-" if ends is None else "{:+.3g} .. {:+.3g}".format(*ends)
     equal = f"{n_equal} equal of " if 0 < n_equal < found.n else ""
     return [
-        "/".join(one.cell),
+        "/".join(one.trained_run),
         one.metric,
         f"{found.first.mean:.5g}",
         f"{found.second.mean:.5g}",
@@ -137,4 +137,4 @@ def _row_test(one: RowTest) -> list[str]:
     low, high = one.accuracy_difference - one.half_width, one.accuracy_difference + one.half_width
     counts = [str(one.n_rows), str(one.only_a), str(one.only_b)]
     last = [f"{one.accuracy_difference:+.4f}", f"{low:+.4f} .. {high:+.4f}", f"{one.p:.2g}"]
-    return ["/".join(one.cell), str(one.seed), *counts, *last]
+    return ["/".join(one.trained_run), str(one.seed), *counts, *last]

@@ -12,7 +12,18 @@ from bench.show.table import Table
 from bench.show.tables.render import escape, markdown_grid
 from bench.show.terminal import shown
 
-COLUMNS = ["cell", "metric", "reference", "s", "k", "fresh", "m", "difference", f"{LEVEL:.0%} interval", "adjusted p"]
+COLUMNS = [
+    "trained run",
+    "metric",
+    "baseline",
+    "s",
+    "k",
+    "fresh",
+    "m",
+    "difference",
+    f"{LEVEL:.0%} interval",
+    "adjusted p",
+]
 COLUMNS += ["margin", f"sees at {POWER:.0%}", "result"]
 
 
@@ -37,9 +48,9 @@ def markdown(report: GateReport) -> str:
 
 
 def checks_table(report: GateReport) -> Table:
-    """Return a row for each metric of each gated cell, then one for each cell whose seeds may diverge."""
+    """Return a row for each metric of each gated trained run, then one for each trained run whose seeds may diverge."""
     rows = [_row(report, check) for check in report.checks]
-    return Table("gate_checks", "The fresh run against the reference", "", COLUMNS, rows)
+    return Table("gate_checks", "The fresh run against the baseline", "", COLUMNS, rows)
 
 
 def as_json(report: GateReport) -> dict[str, object]:
@@ -63,7 +74,7 @@ def junit(report: GateReport) -> bytes:
     tags = {FAIL: "failure", MISSING: "error"}
     for check in report.checks:
         case = ElementTree.SubElement(
-            suite, "testcase", classname=visible(f"gate.{check.cell}"), name=visible(check.key)
+            suite, "testcase", classname=visible(f"gate.{check.trained_run}"), name=visible(check.key)
         )
         message = visible(_sentence(check))
         if check.state in tags:
@@ -80,12 +91,12 @@ def _row(report: GateReport, check: Check) -> list[str]:
     p = "-" if check.p_adjusted is None else f"{check.p_adjusted:.2g}"
     margin = "-" if check.margin is None else f"{check.margin:.3g}"
     if not found:
-        return [check.cell, check.key, *["-"] * 7, p, margin, "-", check.state]
+        return [check.trained_run, check.key, *["-"] * 7, p, margin, "-", check.state]
     return [
-        check.cell,
+        check.trained_run,
         check.key,
-        f"{found['reference_mean']:.5g}",
-        f"{found['reference_sd']:.2g}",
+        f"{found['baseline_mean']:.5g}",
+        f"{found['baseline_sd']:.2g}",
         f"{found['k']:g}",
         f"{found['fresh_mean']:.5g}",
         f"{found['m']:g}",
@@ -105,8 +116,8 @@ def _numbers(report: GateReport, check: Check) -> dict[str, float]:
         return {}
     mean, half = found.first.mean or 0.0, found.half_width() or 0.0
     return {
-        "reference_mean": mean,
-        "reference_sd": found.first.sd or 0.0,
+        "baseline_mean": mean,
+        "baseline_sd": found.first.sd or 0.0,
         "k": found.first.n,
         "fresh_mean": found.second.mean or 0.0,
         "m": found.second.n,
@@ -118,7 +129,7 @@ def _numbers(report: GateReport, check: Check) -> dict[str, float]:
 
 
 def _check_json(report: GateReport, check: Check) -> dict[str, object]:
-    names = {"cell": check.cell, "metric": check.key, "state": check.state, "text": check.text}
+    names = {"trained run": check.trained_run, "metric": check.key, "state": check.state, "text": check.text}
     return {**names, "margin": check.margin, "p_adjusted": check.p_adjusted, **_numbers(report, check)}
 
 
@@ -135,7 +146,7 @@ def _sentence(check: Check) -> str:
 
 def _troubles(report: GateReport) -> list[str]:
     """Return a line for every check that failed or is missing."""
-    return [f"{c.state}: {c.cell} {c.key}: {_sentence(c)}" for c in report.checks if c.state != PASS]
+    return [f"{c.state}: {c.trained_run} {c.key}: {_sentence(c)}" for c in report.checks if c.state != PASS]
 
 
 def _facts(report: GateReport) -> list[str]:

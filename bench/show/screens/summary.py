@@ -6,26 +6,26 @@ import re
 from dataclasses import replace
 
 from bench.judge.claims import print_interval
-from bench.show.material import Material
+from bench.show.inputs import Inputs
 from bench.show.table import Table
 from bench.show.tables.common import ACCURACY
 from bench.show.terminal import notes_of, shown
 
 
-def summary(material: Material, more: str = "") -> str:
+def summary(inputs: Inputs, more: str = "") -> str:
     """Return the table of accuracies for the screen.
 
     `more`: the command that shows the notes. If it is given, as at the end of a run, the notes and the rows of
     approaches without records are left out.
     """
-    table = material.beside.marked(ACCURACY.make(material))
+    table = inputs.with_baseline.marked(ACCURACY.make(inputs))
     notes = [f"notes: {more}"] if more else notes_of(table)
     if more:
-        ran = {record.approach for record in material.results.records}
+        ran = {record.approach for record in inputs.results.records}
         table = replace(table, rows=tuple(row for row in table.rows if str(row[0]).partition(" + ")[0] in ran))
-    means = [(row.claim, row.sample.mean) for row in material.rows if row.sample.mean is not None]
+    means = [(row.claim, row.sample.mean) for row in inputs.rows if row.sample.mean is not None]
     inside = sum(mean in print_interval(claim) for claim, mean in means)
-    measured = f"{len(means)} of {len(material.rows)} reported numbers are measured"
+    measured = f"{len(means)} of {len(inputs.rows)} reported numbers are measured"
     last = f"{measured}; {inside} give the digits that the document prints."
     return shown(table.title, "", _narrowed(table), "", table.conditions, *notes, last)
 

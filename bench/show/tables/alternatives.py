@@ -21,7 +21,7 @@ from bench.judge.alternatives.weighing import (
 from bench.judge.claims import Claim
 from bench.judge.comparison import ENOUGH
 from bench.judge.results import Results
-from bench.judge.samples import Gap
+from bench.judge.samples import MissingValue
 from bench.judge.stats.rule import Verdict
 from bench.judge.stats.verdicts import Judgement, is_end
 from bench.show.reasoning import NAME_WIDTH, explain
@@ -61,7 +61,7 @@ def alternatives_table(results: Results, found: Sequence[Against]) -> Table:
 def _line(mine: Against, one: Weighed) -> list[Entry]:
     claim, here = mine.claim, (of_claim(mine.claim.id),)
     digits = FRACTION if claim.unit == "fraction" else SIX
-    gap = Missing(Gap("not measured", one.reason))
+    missing_value = Missing(MissingValue("not measured", one.reason))
     is_known = one.finding != NOT_MEASURED
     return [
         Linked(claim.id, here),
@@ -69,7 +69,7 @@ def _line(mine: Against, one: Weighed) -> list[Entry]:
         _recipe(mine, one),
         one.protocol if is_known else None,
         Measured(one.published, digits) if is_known else None,
-        Measured(one.measured, digits) if is_known else gap,
+        Measured(one.measured, digits) if is_known else missing_value,
         None if one.shared is None else f"{one.shared:.2f}",
         ratio_text(one) if is_known else None,
     ]

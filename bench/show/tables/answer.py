@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Literal
 
 from bench.core.text import Digits, counted
+from bench.judge.ablation.answer import Answer, LargestStep, Walk
+from bench.judge.ablation.effects import Effect
+from bench.judge.ablation.single_changes import Step
 from bench.judge.claims import Claim
 from bench.judge.comparison import Estimate
-from bench.judge.ladder.answer import Answer, LargestStep, Walk
-from bench.judge.ladder.effects import Effect
-from bench.judge.ladder.rungs import Step
 from bench.judge.results import Results
 from bench.show.table import Entry, Measured, Missing, Table
 from bench.show.tables.reported import ABSENT
@@ -63,7 +63,7 @@ def _step_row(answer: Answer, place: int) -> list[Entry]:
 def _added(effect: Effect) -> Missing | str:
     found = effect.estimate
     if found is None:
-        return Missing(effect.gaps[0])
+        return Missing(effect.missing_values[0])
     text, interval = ADDED.text(found.difference), found.interval()
     if interval is not None:
         low, high = map(ADDED.text, interval)

@@ -184,7 +184,7 @@ def _other_methods(results: Results) -> Iterator[str]:
     if turned:
         yield (
             f"With {' and '.join(turned)}, beside the scale mixture, the order is the opposite of the paper's, beyond "
-            "chance (paired by seed; the ladder has the intervals)."
+            "chance (paired by seed; the ablation has the intervals)."
         )
     yield from _held_out({MIXTURE: mixture, **{name: claims[name] for name in whole}}, results)
 

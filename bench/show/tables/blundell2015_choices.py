@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from bench.core.text import counted, listed
+from bench.judge.ablation.effects import Numbers
+from bench.judge.ablation.selection import chosen
+from bench.judge.ablation.single_changes import MNIST, VARIANT
 from bench.judge.comparison import Estimate
-from bench.judge.ladder.effects import Numbers
-from bench.judge.ladder.rungs import MNIST, VARIANT
-from bench.judge.ladder.selection import chosen
 from bench.judge.results import Results
 from bench.judge.stats.papers import PAPER
 from bench.show.tables.blundell2015_errors import (
@@ -24,21 +24,21 @@ SHARES = (50, 75, 95, 98)  # percent of the weights that are pruned
 
 def worth_of_choices(results: Results) -> str:
     """Say how choices that the paper leaves open change the error after 150 epochs, and which fits diverged."""
-    (ladder,) = chosen(("blundell_bbb",))
+    (ablation,) = chosen(("blundell_bbb",))
     numbers = Numbers(results, ())
     changed: dict[str, Estimate] = {}
     diverged = []
-    for rung in ladder.rungs:
-        before, after = rung.numbers[MNIST, "error"]
-        if rung.kind != VARIANT or not before.recipe.endswith(SHORT_FIT) or after.recipe.count("epochs-") > 1:
+    for single_change in ablation.single_changes:
+        before, after = single_change.numbers[MNIST, "error"]
+        if single_change.kind != VARIANT or not before.recipe.endswith(SHORT_FIT) or after.recipe.count("epochs-") > 1:
             continue
-        finite, gaps = numbers.by_seed(after)
-        lost = sum(gap.code == "diverged" for gap in gaps)
+        finite, missing_values = numbers.by_seed(after)
+        lost = sum(missing_value.code == "diverged" for missing_value in missing_values)
         found = numbers.effect(before, after).estimate
         if lost:
-            diverged.append(f"{lost} of {lost + len(finite)} with {rung.title}")
+            diverged.append(f"{lost} of {lost + len(finite)} with {single_change.title}")
         elif found is not None and found.n > 1:
-            changed[rung.title] = found
+            changed[single_change.title] = found
     said = [*_changes(changed), *([f"Fits that diverged: {'; '.join(diverged)}."] if diverged else [])]
     return " ".join(said) or f"The choices that the paper leaves open have not run yet: {COMMANDS}."
 

@@ -9,7 +9,7 @@ from bench.core.metric_table import metrics
 from bench.core.text import FRACTION, WHOLE, Digits, duration
 from bench.judge.results import described
 from bench.judge.samples import Samples
-from bench.show.material import Material
+from bench.show.inputs import Inputs
 from bench.show.numbers import REFUSED_FOR_RISK, RISK
 from bench.show.table import Entry, Linked, Measured, Table
 from bench.show.tables.further import counted_times
@@ -45,28 +45,28 @@ class Candidate:
     is_baseline: bool  # it knows nothing, and is there for comparison
 
 
-def candidates(material: Material) -> list[Candidate]:
+def candidates(inputs: Inputs) -> list[Candidate]:
     """Return the approaches with a measured accuracy; the one that knows nothing comes last."""
-    found = [_candidate(material, name) for name in material.results.classifiers()]
+    found = [_candidate(inputs, name) for name in inputs.results.classifiers()]
     measured = [one for one in found if one.numbers["accuracy"].n]
     return sorted(measured, key=lambda one: one.is_baseline)
 
 
-def _candidate(material: Material, approach: str) -> Candidate:
-    cell = (approach, "corrected" if material.results.has_corrected(approach) else "published", "common")
-    numbers = {name: material.sample(*cell, metric) for name, metric in METRICS.items()}
-    numbers[REFUSED] = material.sample(*cell, REFUSED_FOR_RISK)
+def _candidate(inputs: Inputs, approach: str) -> Candidate:
+    trained_run = (approach, "corrected" if inputs.results.has_corrected(approach) else "published", "common")
+    numbers = {name: inputs.sample(*trained_run, metric) for name, metric in METRICS.items()}
+    numbers[REFUSED] = inputs.sample(*trained_run, REFUSED_FOR_RISK)
     busy = set()
     for name, timing in ((TRAINING, "timings/fit_s"), (ANSWER, "timings/latency_s")):
-        numbers[name], counts = counted_times(material, *cell, timing)
+        numbers[name], counts = counted_times(inputs, *trained_run, timing)
         busy |= set() if counts else {name}
-    seeds = frozenset(seed for seed, one in material.seeds(*cell).items() if one.is_finished)
-    return Candidate(approach, cell[1], numbers, seeds, frozenset(busy), approach == KNOWS_NOTHING)
+    seeds = frozenset(seed for seed, one in inputs.seeds(*trained_run).items() if one.is_finished)
+    return Candidate(approach, trained_run[1], numbers, seeds, frozenset(busy), approach == KNOWS_NOTHING)
 
 
-def choice_table(material: Material) -> Table:
+def choice_table(inputs: Inputs) -> Table:
     """Return a row for each approach."""
-    results, found = material.results, candidates(material)
+    results, found = inputs.results, candidates(inputs)
     caption = (
         "The corrected recipe of each approach, common protocol. NLL: negative log-likelihood, nats per digit. ECE: "
         "expected calibration error, the mean distance between confidence and accuracy. Refused: how many percent of "

@@ -9,9 +9,9 @@ from bench.core.text import FRACTION
 from bench.data.manifest import OOD_NAMES
 from bench.data.manifest import manifest as data_manifest
 from bench.judge.claims import NATS_PER_BIT
-from bench.judge.samples import Gap
+from bench.judge.samples import MissingValue
 from bench.plan.recipes import profile as named
-from bench.show.material import Material
+from bench.show.inputs import Inputs
 from bench.show.table import Entry, Measured, Missing, Number
 from bench.show.tables.declaration import Column, Declaration, Row, each_recipe, for_each, key, metric, reported
 from bench.show.tables.reported import ABSENT, at_end, beside_report, headline
@@ -19,7 +19,7 @@ from bench.show.tables.reported import ABSENT, at_end, beside_report, headline
 MNIST = "mnist"
 N_TEST = 10_000  # images of the MNIST test set
 COMMON = "Common protocol: mean of the probabilities of 100 draws (one for a deterministic network), official test set."
-COMMON_ONLY = Gap(
+COMMON_ONLY = MissingValue(
     "common only", "without `--protocol published`, changed recipes are measured by the common protocol only"
 )
 RECIPE = (key("approach"), key("recipe"))
@@ -39,10 +39,10 @@ def _has_corrected(row: Row) -> bool:
     return row["has_corrected"] == "yes"
 
 
-def _accuracy_rows(material: Material) -> Iterator[Row]:
-    results = material.results
+def _accuracy_rows(inputs: Inputs) -> Iterator[Row]:
+    results = inputs.results
     for approach in results.classifiers():
-        claim = headline(material.claims, approach, "accuracy", MNIST)
+        claim = headline(inputs.claims, approach, "accuracy", MNIST)
         for recipe in ("published", *results.variants(approach)):
             yield {
                 "approach": approach,
@@ -54,11 +54,11 @@ def _accuracy_rows(material: Material) -> Iterator[Row]:
             }
 
 
-def _beside_report(material: Material, row: Row) -> Sequence[Entry]:
+def _beside_report(inputs: Inputs, row: Row) -> Sequence[Entry]:
     """Return the reported accuracy, ours, and the difference; of a variant only ours."""
     approach, recipe = row["approach"], row["recipe"]
-    claim = headline(material.claims, approach, "accuracy", MNIST)
-    own = material.results.cell(approach, recipe, "published")
+    claim = headline(inputs.claims, approach, "accuracy", MNIST)
+    own = inputs.results.trained_run(approach, recipe, "published")
     if recipe == "published":
         return beside_report(claim, own)
     return Missing(ABSENT), Measured(at_end(claim, own)[0]) if claim and own else Missing(COMMON_ONLY), Missing(ABSENT)
@@ -113,13 +113,13 @@ def chance_of_aupr(dataset: str, profile: str) -> float:
     return outside / (outside + min(N_TEST, most))
 
 
-def _chance(material: Material, row: Row) -> Sequence[Entry]:
-    conditions = material.results.conditions
+def _chance(inputs: Inputs, row: Row) -> Sequence[Entry]:
+    conditions = inputs.results.conditions
     return (Number(chance_of_aupr(row["data_set"], conditions[0] if conditions else "full"), FRACTION),)
 
 
-def _by_score(material: Material) -> Iterator[Row]:
-    for row in for_each(for_each(each_recipe, "data_set", OOD_NAMES), "score", SCORES)(material):
+def _by_score(inputs: Inputs) -> Iterator[Row]:
+    for row in for_each(for_each(each_recipe, "data_set", OOD_NAMES), "score", SCORES)(inputs):
         yield {**row, "title": row["score"].replace("_", " ")}
 
 

@@ -15,9 +15,9 @@ from bench.core.records import Record
 from bench.core.row_scores import Scores
 from bench.core.text import Digits
 from bench.data.manifest import OOD_LABELS
-from bench.judge.samples import Gap, Samples, gather, metric
+from bench.judge.samples import MissingValue, Samples, gather, metric
 from bench.measure.metrics.arrays import BoolArray
-from bench.show.material import Material
+from bench.show.inputs import Inputs
 from bench.show.table import Entry, Measured, Table
 
 PERCENT, CLOSE = Digits(decimals=1), Digits(decimals=2)  # of shares, and of shares near 100 %
@@ -26,8 +26,8 @@ RECIPES = ("published", "corrected")
 ROUNDING = 2.0**-12  # of a probability that is kept as float16, at most
 BROKEN = 0.001  # a promise is broken if so many wrong answers are less probable than this
 
-NO_SUCH_SET = Gap("no data", "this data set was not there when the record was made")
-NEVER = Gap("never", "it is that sure of no digit")
+NO_SUCH_SET = MissingValue("no data", "this data set was not there when the record was made")
+NEVER = MissingValue("never", "it is that sure of no digit")
 
 
 class RecipePlace(NamedTuple):
@@ -37,7 +37,7 @@ class RecipePlace(NamedTuple):
     recipe: str
 
 
-class Promise(NamedTuple):
+class ExpectedAccuracy(NamedTuple):
     """How many answers on digits are sure, how many of these are wrong, and how many wrong ones to expect.
 
     The mean over seeds, if there are several.
@@ -45,7 +45,7 @@ class Promise(NamedTuple):
 
     answers: float  # of which the network is sure
     wrong: float
-    promised: float  # wrong answers to expect at most: the sum of 1 - probability over the sure answers
+    expected: float  # wrong answers to expect at most: the sum of 1 - probability over the sure answers
 
     @property
     def is_broken(self) -> bool:
@@ -57,97 +57,100 @@ class Promise(NamedTuple):
         """
         from scipy.special import gammainc  # here: no other table needs it
 
-        return bool(gammainc(self.wrong, self.promised) < BROKEN)
+        return bool(gammainc(self.wrong, self.expected) < BROKEN)
 
     @property
-    def right(self) -> float | Gap:
+    def right(self) -> float | MissingValue:
         """Return the percentage of right answers."""
         return 100 * (1 - self.wrong / self.answers) if self.answers else NEVER
 
     @property
-    def promised_right(self) -> float | Gap:
+    def expected_right(self) -> float | MissingValue:
         """Return the percentage of right answers that the network's own probabilities promise, at least."""
-        return 100 * (1 - self.promised / self.answers) if self.answers else NEVER
+        return 100 * (1 - self.expected / self.answers) if self.answers else NEVER
 
 
 @dataclass(frozen=True)
-class Sureness:
+class Confidence:
     """How often one recipe is sure, in percent of images; one value for each seed that was measured."""
 
     digits: Samples
     right: Samples  # in percent of the digits that it is sure of
-    promised: Samples  # in percent of the same digits, by the network's own probabilities, at least
+    expected: Samples  # in percent of the same digits, by the network's own probabilities, at least
     no_digits: Mapping[str, Samples]  # by data set
-    promise: Promise
+    expected_accuracy: ExpectedAccuracy
     records: Sequence[Record]  # those that are counted
 
 
 class _Seed(NamedTuple):
     """How often the network of one record is sure."""
 
-    shares: Mapping[str, float | Gap]  # percent of the images of a data set
-    promise: Promise
+    shares: Mapping[str, float | MissingValue]  # percent of the images of a data set
+    expected_accuracy: ExpectedAccuracy
 
 
-def sureness(material: Material) -> dict[RecipePlace, Sureness]:
+def confidence(inputs: Inputs) -> dict[RecipePlace, Confidence]:
     """Return how often classifiers are sure, for each published and corrected recipe whose records say it."""
     found = {}
-    for approach in material.results.classifiers():
+    for approach in inputs.results.classifiers():
         for recipe in RECIPES:
             seeds = {
                 record.key: (record, seed)
-                for record in material.finished(approach, recipe)
-                if (seed := _seed(material, record))
+                for record in inputs.finished(approach, recipe)
+                if (seed := _seed(inputs, record))
             }
             if seeds:
-                found[RecipePlace(approach, recipe)] = _sureness(seeds)
+                found[RecipePlace(approach, recipe)] = _confidence(seeds)
     return found
 
 
-def _sureness(seeds: Mapping[str, tuple[Record, _Seed]]) -> Sureness:
+def _confidence(seeds: Mapping[str, tuple[Record, _Seed]]) -> Confidence:
     records = [record for record, _ in seeds.values()]
 
-    def sample(read: Callable[[_Seed], float | Gap]) -> Samples:
+    def sample(read: Callable[[_Seed], float | MissingValue]) -> Samples:
         return gather(records, lambda record: read(seeds[record.key][1]))
 
     def share(dataset: str) -> Samples:
         return sample(lambda seed: seed.shares[dataset])
 
-    promises = zip(*(seed.promise for _, seed in seeds.values()), strict=True)
-    return Sureness(
+    expected_accuracies = zip(*(seed.expected_accuracy for _, seed in seeds.values()), strict=True)
+    return Confidence(
         share("mnist"),
-        sample(lambda seed: seed.promise.right),
-        sample(lambda seed: seed.promise.promised_right),
+        sample(lambda seed: seed.expected_accuracy.right),
+        sample(lambda seed: seed.expected_accuracy.expected_right),
         {name: share(name) for name in OOD_LABELS},
-        Promise(*map(statistics.fmean, promises)),
+        ExpectedAccuracy(*map(statistics.fmean, expected_accuracies)),
         records,
     )
 
 
-def _seed(material: Material, record: Record) -> _Seed | None:
+def _seed(inputs: Inputs, record: Record) -> _Seed | None:
     """Read a record's metrics, or its scores if older code made it, which has no such metrics. None without either."""
-    promise = measured_promise(record)
-    if promise:
+    expected_accuracy = measured_expected_accuracy(record)
+    if expected_accuracy:
         shares = {name: metric(record, f"{name}/{SHARE_SURE}") for name in ("mnist", *OOD_LABELS)}
-        return _Seed({name: one if isinstance(one, Gap) else 100 * one for name, one in shares.items()}, promise)
-    scores = material.scores(record)
+        return _Seed(
+            {name: one if isinstance(one, MissingValue) else 100 * one for name, one in shares.items()},
+            expected_accuracy,
+        )
+    scores = inputs.scores(record)
     if not scores:
         return None
-    return _Seed({name: percent_sure(scores, name) for name in ("mnist", *OOD_LABELS)}, promise_of(scores))
+    return _Seed({name: percent_sure(scores, name) for name in ("mnist", *OOD_LABELS)}, expected_accuracy_of(scores))
 
 
-def measured_promise(record: Record) -> Promise | None:
+def measured_expected_accuracy(record: Record) -> ExpectedAccuracy | None:
     """Return the promise by a record's metrics; None if older code made the record, which has no such metrics."""
     found = [metric(record, f"mnist/{name}") for name in (SHARE_SURE, RIGHT_OF_SURE, PROMISED_OF_SURE)]
-    shares = [one for one in found if not isinstance(one, Gap)]
+    shares = [one for one in found if not isinstance(one, MissingValue)]
     bins = record.arrays.reliability
     if bins is None or len(shares) < len(found):
         return None
-    images, (sure, right, promised) = sum(bins.count), shares
-    return Promise(round(images * sure), round(images * (sure - right)), images * (sure - promised))
+    images, (sure, right, expected) = sum(bins.count), shares
+    return ExpectedAccuracy(round(images * sure), round(images * (sure - right)), images * (sure - expected))
 
 
-def percent_sure(scores: Scores, dataset: str) -> float | Gap:
+def percent_sure(scores: Scores, dataset: str) -> float | MissingValue:
     """Return the percentage of a data set's images of which a network is sure.
 
     Scores are kept as float16, whose neighbours of .99 are .98975 and .99023: what was .98999 counts as sure too.
@@ -156,18 +159,18 @@ def percent_sure(scores: Scores, dataset: str) -> float | Gap:
     return NO_SUCH_SET if sure is None else 100 * float(sure.mean())
 
 
-def promise_of(scores: Scores) -> Promise:
+def expected_accuracy_of(scores: Scores) -> ExpectedAccuracy:
     """Return the promise by per-row scores.
 
-    Rounding to float16 may have raised each probability by up to `ROUNDING`. To stay an upper bound, `promised` adds
+    Rounding to float16 may have raised each probability by up to `ROUNDING`. To stay an upper bound, `expected` adds
     this for each sure answer.
     """
     sure = _is_sure(scores, "mnist")
     if sure is None:
-        return Promise(0, 0, 0.0)
+        return ExpectedAccuracy(0, 0, 0.0)
     wrong = np.asarray(scores["mnist/predicted"] != scores["mnist/label"])[sure]
-    promised = 1 - scores["mnist/max_probability"].astype(np.float64)[sure] + ROUNDING
-    return Promise(int(sure.sum()), int(wrong.sum()), float(promised.sum()))
+    expected = 1 - scores["mnist/max_probability"].astype(np.float64)[sure] + ROUNDING
+    return ExpectedAccuracy(int(sure.sum()), int(wrong.sum()), float(expected.sum()))
 
 
 def _is_sure(scores: Scores, dataset: str) -> BoolArray | None:
@@ -175,15 +178,15 @@ def _is_sure(scores: Scores, dataset: str) -> BoolArray | None:
     return None if confidence is None else np.asarray(confidence.astype(np.float64) >= SURE)
 
 
-def confidence_table(material: Material) -> Table:
+def confidence_table(inputs: Inputs) -> Table:
     """Return a row for each published and corrected recipe."""
-    found = sureness(material)
+    found = confidence(inputs)
     rows: list[list[Entry]] = [
         [
             *place,
             Measured(one.digits, PERCENT),
             Measured(one.right, CLOSE),
-            Measured(one.promised, CLOSE),
+            Measured(one.expected, CLOSE),
             *(Measured(one.no_digits[name], PERCENT) for name in OOD_LABELS),
         ]
         for place, one in found.items()
@@ -199,15 +202,15 @@ def confidence_table(material: Material) -> Table:
         "there, to be sure is a mistake.",
         ["approach", "recipe", "digits", "of these right", "promised", *OOD_LABELS.values()],
         rows,
-        [*_sampling_error(material, records), *_left_out(material, found)],
-        conditions=material.conditions(records) if records else "No records.",
-        origin=material.results.origin(),
+        [*_sampling_error(inputs, records), *_left_out(inputs, found)],
+        conditions=inputs.conditions(records) if records else "No records.",
+        origin=inputs.results.origin(),
     )
 
 
-def _sampling_error(material: Material, records: Sequence[Record]) -> list[str]:
+def _sampling_error(inputs: Inputs, records: Sequence[Record]) -> list[str]:
     """Return a note: how wide the binomial 95 % interval of a share can be (at 50 %), by the number of images."""
-    scores = next((found for record in records if (found := material.scores(record))), None)
+    scores = next((found for record in records if (found := inputs.scores(record))), None)
     if not scores:
         return []
     sizes = sorted({len(values) for name, values in scores.items() if name.endswith("/max_probability")}, reverse=True)
@@ -218,12 +221,12 @@ def _sampling_error(material: Material, records: Sequence[Record]) -> list[str]:
     return [f"Images are a sample: the 95 % interval of a share of one seed is at most, in points, {shown}."]
 
 
-def _left_out(material: Material, found: Mapping[RecipePlace, Sureness]) -> Iterator[str]:
+def _left_out(inputs: Inputs, found: Mapping[RecipePlace, Confidence]) -> Iterator[str]:
     """Name the finished seeds that are left out, because older code did not record how often a network is sure."""
     missing = []
     for place, one in found.items():
         counted = {record.seed for record in one.records}
-        seeds = [record.seed for record in material.finished(*place) if record.seed not in counted]
+        seeds = [record.seed for record in inputs.finished(*place) if record.seed not in counted]
         if seeds:
             missing.append(f"{place.approach} {place.recipe} {', '.join(map(str, seeds))}")
     if missing:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from bench.core.text import FRACTION, FRACTION_DIFFERENCE, Digits
-from bench.show.material import Material
+from bench.show.inputs import Inputs
 from bench.show.table import Entry, Measured, Missing, Table
 from bench.show.tables.reported import ABSENT, beside_report, headline, truncations
 
@@ -25,7 +25,7 @@ class Column:
     """A column, or a few neighbouring columns, of a regular table."""
 
     titles: Sequence[str]
-    read: Callable[[Material, Row], Sequence[Entry]]  # gives an entry for each title
+    read: Callable[[Inputs, Row], Sequence[Entry]]  # gives an entry for each title
     metric: str = ""  # what the frame calls the numbers
 
 
@@ -52,11 +52,11 @@ def metric(
     `only`: which rows have the metric.
     """
 
-    def read(material: Material, row: Row) -> Sequence[Entry]:
+    def read(inputs: Inputs, row: Row) -> Sequence[Entry]:
         if not only(row):
             return (Missing(ABSENT),)
-        cell = row["approach"], recipe.format_map(row), protocol.format_map(row)
-        return (Measured(material.sample(*cell, name.format_map(row)), digits),)
+        trained_run = row["approach"], recipe.format_map(row), protocol.format_map(row)
+        return (Measured(inputs.sample(*trained_run, name.format_map(row)), digits),)
 
     return Column((title,), read, name)
 
@@ -69,27 +69,27 @@ def reported(
     `titles`: of the first one, two or all of these; `metric`: of the claim. Other recipes than published have none.
     """
 
-    def read(material: Material, row: Row) -> Sequence[Entry]:
+    def read(inputs: Inputs, row: Row) -> Sequence[Entry]:
         approach, recipe = row["approach"], row["recipe"]
-        claim = headline(material.claims, approach, metric, row["data_set"]) if recipe == "published" else None
-        records = material.results.cell(approach, recipe, "published")
+        claim = headline(inputs.claims, approach, metric, row["data_set"]) if recipe == "published" else None
+        records = inputs.results.trained_run(approach, recipe, "published")
         return beside_report(claim, records, digits, change)[: len(titles)]
 
     return Column(titles, read)
 
 
-def each_recipe(material: Material) -> Iterator[dict[str, str]]:
+def each_recipe(inputs: Inputs) -> Iterator[dict[str, str]]:
     """Give a row for each recipe of each classifier."""
-    for approach in material.results.classifiers():
-        for recipe in material.results.recipes(approach):
+    for approach in inputs.results.classifiers():
+        for recipe in inputs.results.recipes(approach):
             yield {"approach": approach, "recipe": recipe}
 
 
 def for_each(
-    rows: Callable[[Material], Iterable[Row]], field: str, values: Collection[str]
-) -> Callable[[Material], Iterator[Row]]:
+    rows: Callable[[Inputs], Iterable[Row]], field: str, values: Collection[str]
+) -> Callable[[Inputs], Iterator[Row]]:
     """Return rows in place of each row: one for each value of a further field."""
-    return lambda material: ({**row, field: value} for row in rows(material) for value in values)
+    return lambda inputs: ({**row, field: value} for row in rows(inputs) for value in values)
 
 
 @dataclass(frozen=True)
@@ -100,14 +100,14 @@ class Declaration:
     answers: str  # the question
     title: str
     caption: str
-    rows: Callable[[Material], Iterable[Row]]
+    rows: Callable[[Inputs], Iterable[Row]]
     columns: Sequence[Column]
     truncated: str = ""  # the notes name the reported values of this metric that a document cut off
     spare: tuple[str, ...] = ()  # columns that a narrow screen leaves out, the least important one first
 
-    def make(self, material: Material) -> Table:
+    def make(self, inputs: Inputs) -> Table:
         """Return the table."""
         titles = [title for column in self.columns for title in column.titles]
-        lines = [[one for column in self.columns for one in column.read(material, row)] for row in self.rows(material)]
-        notes = truncations(claim for claim in material.claims if claim.metric == self.truncated)
-        return Table(self.name, self.title, self.caption, titles, lines, notes).of(material.results)
+        lines = [[one for column in self.columns for one in column.read(inputs, row)] for row in self.rows(inputs)]
+        notes = truncations(claim for claim in inputs.claims if claim.metric == self.truncated)
+        return Table(self.name, self.title, self.caption, titles, lines, notes).of(inputs.results)

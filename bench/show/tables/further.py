@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from bench.core.text import FRACTION, THREE, THREE_DIFFERENCE, WHOLE, Digits
 from bench.judge.claims import measured_key
-from bench.judge.samples import Gap, Samples
-from bench.show.material import Material
+from bench.judge.samples import MissingValue, Samples
+from bench.show.inputs import Inputs
 from bench.show.table import Entry, Linked, Measured
 from bench.show.tables.common import RECIPE
 from bench.show.tables.declaration import Column, Declaration, Row, always, each_recipe, key, metric, reported
@@ -24,39 +24,41 @@ MILLISECONDS = 1000.0
 # speed
 
 
-def counted_times(material: Material, approach: str, recipe: str, protocol: str, metric: str) -> tuple[Samples, bool]:
+def counted_times(inputs: Inputs, approach: str, recipe: str, protocol: str, metric: str) -> tuple[Samples, bool]:
     """Return a time of the seeds whose times count, and True. If none counts: of all seeds, and False."""
-    cell = (approach, recipe, protocol, metric)
-    counted = material.sample(*cell, lambda seed: not seed.times_invalid)
-    if counted.n or not any(seed.times_invalid for seed in material.seeds(*cell[:3]).values()):
+    trained_run = (approach, recipe, protocol, metric)
+    counted = inputs.sample(*trained_run, lambda seed: not seed.times_invalid)
+    if counted.n or not any(seed.times_invalid for seed in inputs.seeds(*trained_run[:3]).values()):
         return counted, True
-    return material.sample(*cell), False
+    return inputs.sample(*trained_run), False
 
 
 def time(title: str, name: str, scale: float = 1.0) -> Column:
     """Return a time or a rate of the seeds whose times count, or of all if none counts, with a mark if some do not."""
 
-    def read(material: Material, row: Row) -> Sequence[Entry]:
-        cell = row["approach"], row["recipe"], row["protocol"]
-        sample, counts = counted_times(material, *cell, name)
+    def read(inputs: Inputs, row: Row) -> Sequence[Entry]:
+        trained_run = row["approach"], row["recipe"], row["protocol"]
+        sample, counts = counted_times(inputs, *trained_run, name)
         sample = sample.converted(lambda value: value * scale)
-        seeds = material.seeds(*cell).values()
+        seeds = inputs.seeds(*trained_run).values()
         invalid = [seed.times_invalid for seed in seeds if seed.times_invalid]
         if not invalid:
             return (Measured(sample, THREE),)
         some = f"times of {len(invalid)} of {len(seeds)} seeds do not count: {invalid[0]}"
-        mark = Gap("*", some) if counts else Gap("!", f"times do not count: {invalid[0]}")
+        mark = MissingValue("*", some) if counts else MissingValue("!", f"times do not count: {invalid[0]}")
         return (Measured(sample, THREE, mark),)
 
     return Column((title,), read, name)
 
 
-def _every_recipe(material: Material) -> Iterator[Row]:
+def _every_recipe(inputs: Inputs) -> Iterator[Row]:
     """Give each recipe of each approach, toys included, with the protocol whose records have its times."""
-    results = material.results
+    results = inputs.results
     for approach in results.approaches:
         for recipe in results.recipes(approach):
-            common, published = (results.cell(approach, recipe, protocol) for protocol in ("common", "published"))
+            common, published = (
+                results.trained_run(approach, recipe, protocol) for protocol in ("common", "published")
+            )
             # Both protocols share the fit; the common one also times prediction.
             is_common = any(record.outcome == "done" for record in common) or not published
             records = common if is_common else published
@@ -73,15 +75,15 @@ def _distinct(values: Iterable[object]) -> str:
     return " / ".join(sorted({str(value) for value in values if value is not None}))
 
 
-def _memory(material: Material, row: Row) -> Sequence[Entry]:
+def _memory(inputs: Inputs, row: Row) -> Sequence[Entry]:
     """Return the memory of seeds that trained by themselves, if there are any."""
 
     def is_alone(seed: SeedNumbers) -> bool:
-        return isinstance(seed.number("timings/batched"), Gap)
+        return isinstance(seed.number("timings/batched"), MissingValue)
 
-    cell = row["approach"], row["recipe"], row["protocol"]
-    some = any(map(is_alone, material.seeds(*cell).values()))
-    return (Measured(material.sample(*cell, "timings/peak_memory_mib", is_alone if some else None), WHOLE),)
+    trained_run = row["approach"], row["recipe"], row["protocol"]
+    some = any(map(is_alone, inputs.seeds(*trained_run).values()))
+    return (Measured(inputs.sample(*trained_run, "timings/peak_memory_mib", is_alone if some else None), WHOLE),)
 
 
 SPEED = Declaration(
@@ -112,10 +114,10 @@ SPEED = Declaration(
 # pruning
 
 
-def _pruned_networks(material: Material) -> Iterator[Row]:
+def _pruned_networks(inputs: Inputs) -> Iterator[Row]:
     """Give each network and share of removed weights of each recipe; one row for a recipe without pruned networks."""
-    for row in each_recipe(material):
-        records = material.results.cell(row["approach"], row["recipe"], "common")
+    for row in each_recipe(inputs):
+        records = inputs.results.trained_run(row["approach"], row["recipe"], "common")
         curves = [record.arrays.pruning for record in records if record.arrays.pruning is not None]
         levels = {(one.network != MEAN, one.network, one.fraction) for curve in curves for one in curve.rows}
         score = " / ".join(sorted({curve.score for curve in curves}))
@@ -125,18 +127,18 @@ def _pruned_networks(material: Material) -> Iterator[Row]:
             yield {**row, "network": "", "removed": ""}
 
 
-def _pruned_report(material: Material, row: Row) -> Sequence[Entry]:
+def _pruned_report(inputs: Inputs, row: Row) -> Sequence[Entry]:
     """Return the reported accuracy of a pruned network of means, ours and the difference."""
     approach, is_reported = row["approach"], row["recipe"] == "published" and row["network"] == MEAN
     ending = f"/pruned_accuracy@{row['removed']}"
-    claims = (one for one in material.claims if is_reported and one.approach == approach)
+    claims = (one for one in inputs.claims if is_reported and one.approach == approach)
     claim = next((one for one in claims if measured_key(one)[1].endswith(ending)), None)
-    return beside_report(claim, material.results.cell(approach, row["recipe"], "published"))
+    return beside_report(claim, inputs.results.trained_run(approach, row["recipe"], "published"))
 
 
-def _layers(material: Material, row: Row) -> Sequence[Entry]:
+def _layers(inputs: Inputs, row: Row) -> Sequence[Entry]:
     """Return the kept share of each layer, mean over seeds."""
-    records = material.results.cell(row["approach"], row["recipe"], "common")
+    records = inputs.results.trained_run(row["approach"], row["recipe"], "common")
     wanted = row["network"], row["removed"]
     every = (one for record in records if record.arrays.pruning for one in record.arrays.pruning.rows)
     found = [one.layers for one in every if (one.network, f"{one.fraction:g}") == wanted and one.layers]
@@ -154,9 +156,9 @@ def _pruned(title: str, name: str, digits: Digits = FRACTION, only: Callable[[Ro
     return metric(title, f"pruning/{{network}}@{{removed}}/{name}", digits, only=only)
 
 
-def _toys(material: Material) -> Iterator[Row]:
-    for approach in material.results.toys():
-        for recipe in material.results.recipes(approach):
+def _toys(inputs: Inputs) -> Iterator[Row]:
+    for approach in inputs.results.toys():
+        for recipe in inputs.results.recipes(approach):
             yield {"approach": approach, "recipe": recipe, "data_set": "toy"}
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from bench.judge.samples import Gap
+from bench.judge.samples import MissingValue
 from bench.show.table import Entry, Missing, Table
 from elbo_audit.libraries.audited import LibraryAudit, ObjectiveAudit
 from elbo_audit.libraries.examples import EXAMPLES, N_TRAIN, Example
@@ -30,8 +30,8 @@ def libraries_table(found: Mapping[str, LibraryAudit]) -> Table:
     for example in EXAMPLES.values():
         text = [example.source, example.line, example.change]
         if example.name not in found:
-            gap = Gap("not measured", f"nobody has measured it yet; pip install {example.package}")
-            rows.append([_name(example), *[Missing(gap)] * 5, *text, Missing(gap)])
+            missing_value = MissingValue("not measured", f"nobody has measured it yet; pip install {example.package}")
+            rows.append([_name(example), *[Missing(missing_value)] * 5, *text, Missing(missing_value)])
             continue
         one = found[example.name]
         version = f"{example.package} {one.versions[example.package]}"

@@ -12,15 +12,15 @@ from bench.core.text import THREE
 from bench.judge.audit.findings import OUTCOMES, Finding
 from bench.judge.audit.rules import RULES
 from bench.judge.results import SHOWN_VERSIONS, code_of, made_at
-from bench.judge.samples import Gap, Samples
+from bench.judge.samples import MissingValue, Samples
 from bench.judge.stats.papers import OBTAINED, Paper
-from bench.show.material import Material
+from bench.show.inputs import Inputs
 from bench.show.table import Entry, Linked, Measured, Missing, Table, sources_of
 
 AUDIT_COLUMNS = ("rule", "severity", "outcome", "seen", "effect", "remedy")
 NOT_AUDITED = "not applicable"
 AUDIT_CAPTION = (
-    "Rules for known mistakes, applied to the document; failures first. The ladders say how much each mistake changes "
+    "Rules for known mistakes, applied to the document; failures first. Ablations say how much each mistake changes "
     "a number."
 )
 
@@ -60,11 +60,11 @@ def papers_table(papers: list[Paper]) -> Table:
     return Table("papers", "What papers report", caption, columns, rows, [])
 
 
-def cited_records(material: Material, tables: Iterable[Table]) -> list[Record]:
+def cited_records(inputs: Inputs, tables: Iterable[Table]) -> list[Record]:
     """Return the records of the chosen conditions, and the records of other conditions that these tables show."""
     cited = {source for table in tables for row in table.rows for entry in row for source in sources_of(entry)}
-    cited |= {record.key for record in material.results.records}
-    return [record for record in material.records if record.key in cited]
+    cited |= {record.key for record in inputs.results.records}
+    return [record for record in inputs.records if record.key in cited]
 
 
 def provenance_table(records: Iterable[Record]) -> Table:
@@ -98,9 +98,9 @@ def _origin(provenance: Provenance) -> tuple[str, ...]:
     )
 
 
-def unfinished_table(material: Material) -> Table:
+def unfinished_table(inputs: Inputs) -> Table:
     """Return a row for each record without numbers, and why it has none."""
-    results = material.results
+    results = inputs.results
     rows: list[list[Entry]] = [
         [*record.combination, str(record.seed), Linked(record.outcome, (record.key,)), in_words(record.reason)]
         for record in results.records
@@ -117,14 +117,14 @@ METRICS_CAPTION = (
     "each approach, or the published one without it; common protocol, means over the seeds that have the metric. The "
     "CSV file has standard deviations and numbers of seeds."
 )
-NOT_MEASURED = Gap(
+NOT_MEASURED = MissingValue(
     "-", "it does not apply, or the records are older than the metric; the frame (docs/your-approach.md) has the reason"
 )
 
 
-def metrics_table(material: Material) -> Table:
+def metrics_table(inputs: Inputs) -> Table:
     """Return a row for each metric, and a column for each approach. A new metric is there once it was measured."""
-    results, frame = material.results, material.frame
+    results, frame = inputs.results, inputs.frame
     classifiers = frame.approach.isin(results.classifiers())
     measured = frame[classifiers & (frame.protocol == "common") & (frame.missing == "")]
     recipes = {name: "corrected" if results.has_corrected(name) else "published" for name in results.classifiers()}
@@ -133,7 +133,7 @@ def metrics_table(material: Material) -> Table:
     for metric in sorted(measured.metric.unique()):
         unit = unit_of(metric)
         if unit is not None:
-            samples = (material.sample(name, recipe, "common", metric) for name, recipe in shown.items())
+            samples = (inputs.sample(name, recipe, "common", metric) for name, recipe in shown.items())
             rows.append([metric, unit.name, *map(_entry, samples)])
     title, columns = "What did every metric give?", ["metric", "unit", *shown]
     return Table("metrics", title, METRICS_CAPTION, columns, rows).of(results, has_spread=False)
@@ -141,5 +141,7 @@ def metrics_table(material: Material) -> Table:
 
 def _entry(found: Samples) -> Entry:
     return (
-        Measured(replace(found, gap=None), THREE, has_spread=False) if found.n else Missing(NOT_MEASURED, found.sources)
+        Measured(replace(found, missing_value=None), THREE, has_spread=False)
+        if found.n
+        else Missing(NOT_MEASURED, found.sources)
     )

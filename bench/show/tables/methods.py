@@ -11,11 +11,11 @@ from bench.core.records import Record
 from bench.core.text import THREE
 from bench.data.manifest import FASHION
 from bench.judge.results import Results, described
-from bench.judge.samples import Gap
+from bench.judge.samples import MissingValue
 from bench.judge.stats.places import Rank, places
 from bench.measure.metrics.shifts import ROTATED, STEPS, TRANSLATED
 from bench.plan.recipes import profile_of_task
-from bench.show.material import Material
+from bench.show.inputs import Inputs
 from bench.show.numbers import RISK
 from bench.show.table import Entry, Linked, Missing, Table
 from bench.show.tables.methods_answer import order_sentence, sentences
@@ -32,28 +32,28 @@ OF_CLOTHES = (
     "for digits."
 )
 COSTS = ("training", "answer", "MB")
-NO_COST = Gap("-", "another network with another budget: its costs are in table speed")
-NO_NUMBER = Gap("n/a", "no record has this number")
-NO_SHIFT = Gap("-", "its answers to turned and moved digits were not measured: run with --protocol shift")
+NO_COST = MissingValue("-", "another network with another budget: its costs are in table speed")
+NO_NUMBER = MissingValue("n/a", "no record has this number")
+NO_SHIFT = MissingValue("-", "its answers to turned and moved digits were not measured: run with --protocol shift")
 ON_CLOTHES = "methods_fashion"  # the table of methods that learnt clothes
 LONG = "ten-times"  # the variant of a method that has ten times the budget
 
 
-def methods_table(material: Material) -> Iterator[Table]:
+def methods_table(inputs: Inputs) -> Iterator[Table]:
     """Give the table with a row for each method, the best mean first; no table without records."""
-    methods = material.of_other_group("methods").results
+    methods = inputs.of_other_group("methods").results
     if methods.records and methods.conditions is not None:
-        yield _table(rows(material.results, methods), methods, methods.conditions, QUALITIES)
+        yield _table(rows(inputs.results, methods), methods, methods.conditions, QUALITIES)
 
 
-def clothes_table(material: Material) -> Iterator[Table]:
-    """Give the same table of the methods that learnt clothes: profile `full_fashion` if the material's is `full`."""
-    size = material.profile.partition("_")[0]
-    profile, group = profile_of_task(size, FASHION), material.of_other_group("methods")
+def clothes_table(inputs: Inputs) -> Iterator[Table]:
+    """Give the same table of the methods that learnt clothes: profile `full_fashion` if the inputs's is `full`."""
+    size = inputs.profile.partition("_")[0]
+    profile, group = profile_of_task(size, FASHION), inputs.of_other_group("methods")
     methods = group.of_profile(profile)
     if methods.records and methods.conditions is not None:
-        found = rows(material.of_profile(profile), methods, CLOTHES)
-        digits = rows(material.of_profile(size), group.of_profile(size))
+        found = rows(inputs.of_profile(profile), methods, CLOTHES)
+        digits = rows(inputs.of_profile(size), group.of_profile(size))
         yield _table(found, methods, methods.conditions, CLOTHES, [order_sentence(digits, found)])
 
 

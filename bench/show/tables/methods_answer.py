@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from bench.core.text import listed
 from bench.judge.comparison import ALPHA, holm_over, paired
 from bench.judge.stats.places import Order, orders, rank_correlation
-from bench.show.material import Material
+from bench.show.inputs import Inputs
 from bench.show.tables.methods_rows import PLAIN, PLAIN_RECIPE, RANKED, Row, label, rows
 
 WORDS: Mapping[str, tuple[str, bool]] = {
@@ -54,14 +54,14 @@ class Beyond:
         return f"{words}: better with {better}; worse with {worse}; {self.n_unclear} cannot be told from it."
 
 
-def methods_answer(material: Material) -> list[str]:
+def methods_answer(inputs: Inputs) -> list[str]:
     """Say which methods are better and worse than the plain network on digits: an opening, then each quality."""
-    return sentences(_rows_on_digits(material)) or [NOT_MEASURED]
+    return sentences(_rows_on_digits(inputs)) or [NOT_MEASURED]
 
 
-def methods_in_short(material: Material) -> str:
+def methods_in_short(inputs: Inputs) -> str:
     """Say the same of NLL, accuracy and clothes, in one sentence."""
-    found = [one for one in beyond_plain(_rows_on_digits(material)) if one.quality in IN_SHORT]
+    found = [one for one in beyond_plain(_rows_on_digits(inputs)) if one.quality in IN_SHORT]
     if not found:
         return NOT_MEASURED
     parts = "; ".join(f"{one.better_in_short()} by {WORDS[one.quality][0]} (worse: {len(one.worse)})" for one in found)
@@ -96,8 +96,8 @@ def beyond_plain(found: Sequence[Row]) -> list[Beyond]:
     return [_compared(name, plain, others) for name in WORDS if plain.numbers.get(name)]
 
 
-def _rows_on_digits(material: Material) -> list[Row]:
-    return rows(material.results, material.of_other_group("methods").results)
+def _rows_on_digits(inputs: Inputs) -> list[Row]:
+    return rows(inputs.results, inputs.of_other_group("methods").results)
 
 
 def _compared(quality: str, plain: Row, others: Sequence[Row]) -> Beyond:

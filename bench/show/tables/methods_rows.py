@@ -11,7 +11,7 @@ from bench.core.records import Record
 from bench.core.text import FRACTION, Digits
 from bench.judge.comparison import paired
 from bench.judge.results import Results
-from bench.judge.samples import Gap, metric
+from bench.judge.samples import MissingValue, metric
 from bench.measure.metrics.shifts import ROTATED, TRANSLATED, area_key
 from bench.plan.manifests import ApproachManifest
 from bench.show.numbers import refused_for_risk
@@ -88,7 +88,7 @@ def rows(documents: Results, methods: Results, qualities: Mapping[str, Quality] 
 
 
 def _finished(results: Results, approach: str, recipe: str, protocol: str = "common") -> list[Record]:
-    return [record for record in results.cell(approach, recipe, protocol) if record.outcome == "done"]
+    return [record for record in results.trained_run(approach, recipe, protocol) if record.outcome == "done"]
 
 
 def _row(
@@ -105,7 +105,7 @@ def _row(
 def _by_seed(records: Sequence[Record], quality: Quality) -> dict[int, float]:
     key = quality.key
     found = {record.seed: metric(record, key) if key else refused_for_risk(record) for record in records}
-    return {seed: value for seed, value in found.items() if not isinstance(value, Gap)}
+    return {seed: value for seed, value in found.items() if not isinstance(value, MissingValue)}
 
 
 def _costs(entry: ApproachManifest, record: Record, plain: Record) -> dict[str, float]:

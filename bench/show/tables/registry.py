@@ -8,13 +8,14 @@ from fnmatch import fnmatchcase
 from typing import NamedTuple
 
 from bench.core.errors import ConfigError, unknown_name
+from bench.judge.ablation.answer import find
+from bench.judge.ablation.effects import effects
+from bench.judge.ablation.selection import chosen
 from bench.judge.audit.documents import DOCUMENTS, audit_documents
-from bench.judge.ladder.answer import find
-from bench.judge.ladder.effects import effects
-from bench.judge.ladder.selection import chosen
 from bench.judge.stats.papers import load_papers
-from bench.show.material import Material
+from bench.show.inputs import Inputs
 from bench.show.table import Table
+from bench.show.tables.ablation import ablation_table, mistakes_table
 from bench.show.tables.alternatives import alternatives_table, end_results_against
 from bench.show.tables.answer import answer_table
 from bench.show.tables.blundell2015 import blundell_table
@@ -24,7 +25,6 @@ from bench.show.tables.confidence import confidence_table
 from bench.show.tables.declaration import Declaration
 from bench.show.tables.definitions import definitions_table
 from bench.show.tables.further import PRUNING, SPEED, TOYS
-from bench.show.tables.ladder import ladder_table, mistakes_table
 from bench.show.tables.libraries import libraries_table
 from bench.show.tables.lists import audit_tables, metrics_table, papers_table, provenance_table, unfinished_table
 from bench.show.tables.methods import ON_CLOTHES, clothes_table, methods_table
@@ -43,7 +43,7 @@ class TableKind(NamedTuple):
 
     name: str  # * stands for the approach or the document of a family
     answers: str  # the question
-    make: Callable[[Material], Table | Iterable[Table]]  # no table if the results folder has nothing to show
+    make: Callable[[Inputs], Table | Iterable[Table]]  # no table if the results folder has nothing to show
     remedy: str = "python -m bench run makes records"  # ends the message that there is no table
     names: Callable[[], Iterable[str]] = tuple  # what * stands for
     spare: tuple[str, ...] = ()  # columns that a narrow screen leaves out, the least important one first
@@ -57,27 +57,27 @@ def _declared(table: Declaration) -> TableKind:
     return TableKind(table.name, table.answers, table.make, spare=table.spare)
 
 
-def _answers(material: Material) -> Iterator[Table]:
+def _answers(inputs: Inputs) -> Iterator[Table]:
     for one in chosen(()):
         if one.question is not None:
-            found = find(one.question, material.numbers, material.claims)
-            yield answer_table(one.approach, found, material.results)
+            found = find(one.question, inputs.numbers, inputs.claims)
+            yield answer_table(one.approach, found, inputs.results)
 
 
-def _ladders(material: Material) -> Iterator[Table]:
-    paper = chosen(["blundell_bbb"]) if material.paper.records else []
+def _ablations(inputs: Inputs) -> Iterator[Table]:
+    paper = chosen(["blundell_bbb"]) if inputs.paper.records else []
     for one in (*chosen(()), *paper):
-        numbers = material.of_approach(one.approach).numbers
-        yield ladder_table(one, effects(one, numbers), numbers, one.ood)
+        numbers = inputs.of_approach(one.approach).numbers
+        yield ablation_table(one, effects(one, numbers), numbers, one.ood)
 
 
-def _audits(material: Material) -> Iterable[Table]:
+def _audits(inputs: Inputs) -> Iterable[Table]:
     """Give the stored findings of the rules on each document; no code of a document is run for a table."""
-    return audit_tables(audit_documents(list(DOCUMENTS), material.numbers))
+    return audit_tables(audit_documents(list(DOCUMENTS), inputs.numbers))
 
 
-def _provenance(material: Material) -> Table:
-    return provenance_table(material.results.records)
+def _provenance(inputs: Inputs) -> Table:
+    return provenance_table(inputs.results.records)
 
 
 TABLES = (
@@ -141,9 +141,9 @@ TABLES = (
         names=lambda: (one.approach for one in chosen(()) if one.question is not None),
     ),
     TableKind(
-        "ladder_*",
+        "ablation_*",
         "What is each correction of * worth?",
-        _ladders,
+        _ablations,
         names=lambda: (one.approach for one in (*chosen(()), *chosen(["blundell_bbb"]))),
         spare=("refused", "ECE", "entropy", "NLL"),
     ),
@@ -164,25 +164,25 @@ TABLES = (
 )
 
 
-def all_tables(material: Material) -> dict[str, Table]:
+def all_tables(inputs: Inputs) -> dict[str, Table]:
     """Return every table of a results folder by name."""
-    return {table.name: table for kind in TABLES for table in _made(kind, material)}
+    return {table.name: table for kind in TABLES for table in _made(kind, inputs)}
 
 
-def one_table(material: Material, name: str) -> Table:
+def one_table(inputs: Inputs, name: str) -> Table:
     """Return a table; raises ConfigError for an unknown name, and for a table that the results folder cannot make."""
     kind = next((kind for kind in TABLES if fnmatchcase(name, kind.name)), None)
     if kind is None:
         raise unknown_name("table", name, [table for kind in TABLES for table in kind.questions()])
-    found = {table.name: table for table in _made(kind, material)}
+    found = {table.name: table for table in _made(kind, inputs)}
     if name in found:
         return found[name]
     if found:
         raise unknown_name("table", name, found)
-    raise ConfigError(f"no table '{name}' can be made from {material.store.root}; {kind.remedy}")
+    raise ConfigError(f"no table '{name}' can be made from {inputs.store.root}; {kind.remedy}")
 
 
-def _made(kind: TableKind, material: Material) -> list[Table]:
-    found = kind.make(material)
+def _made(kind: TableKind, inputs: Inputs) -> list[Table]:
+    found = kind.make(inputs)
     made = [found] if isinstance(found, Table) else found
-    return [material.beside.marked(replace(table, spare=kind.spare)) for table in made]
+    return [inputs.with_baseline.marked(replace(table, spare=kind.spare)) for table in made]

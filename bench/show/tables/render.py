@@ -42,7 +42,7 @@ def markdown_grid(table: Table) -> str:
 
 
 def escape(raw: str) -> str:
-    """Return text that Markdown shows as it is, on one line: no cell borders, tags, emphasis or comments."""
+    """Return text that Markdown shows as it is, on one line: no trained run borders, tags, emphasis or comments."""
     line = one_line(raw)
     for character in "\\|*`":
         line = line.replace(character, f"\\{character}")
@@ -75,11 +75,11 @@ def _raw(entry: Entry) -> list[str | int]:
     if isinstance(entry, Number):
         return [repr(entry.value), "", ""]
     if isinstance(entry, Missing):
-        return [entry.gap.code, "", 0]
+        return [entry.missing_value.code, "", 0]
     if entry is None or isinstance(entry, str | Linked):
         return [EMPTY if entry is None else str(entry), "", ""]
     sample = entry.sample
     if sample.mean is None:
-        gap = sample.gap or NOTHING
-        return [f"{gap.code}: {gap.reason}", "", 0]
+        missing_value = sample.missing_value or NOTHING
+        return [f"{missing_value.code}: {missing_value.reason}", "", 0]
     return [repr(sample.mean), "" if sample.sd is None else repr(sample.sd), sample.n]

@@ -7,10 +7,10 @@ from collections.abc import Iterable, Sequence
 from bench.core.records import Record
 from bench.core.text import FRACTION, FRACTION_DIFFERENCE, Digits
 from bench.judge.claims import FEWER_EPOCHS, Claim, in_claim_unit, measure, measured_key, print_interval
-from bench.judge.samples import Gap, Samples, metrics_of
+from bench.judge.samples import MissingValue, Samples, metrics_of
 from bench.show.table import NOTHING, Entry, Measured, Missing, Number, of_claim
 
-ABSENT = Gap("-", "no such number: no document reports it, or this protocol did not measure the recipe")
+ABSENT = MissingValue("-", "no such number: no document reports it, or this protocol did not measure the recipe")
 
 
 def headline(claims: Iterable[Claim], approach: str, name: str, dataset: str) -> Claim | None:
@@ -32,13 +32,13 @@ def _time(claim: Claim) -> float:
 def beside_report(
     claim: Claim | None, records: Sequence[Record], digits: Digits = FRACTION, change: Digits = FRACTION_DIFFERENCE
 ) -> list[Entry]:
-    """Return three entries: the reported number, ours, and the difference; three gaps if there is no claim."""
+    """Return three entries: the reported number, ours, the difference; three missing values if there is no claim."""
     if claim is None:
         return [Missing(ABSENT)] * 3
     shown, compared = at_end(claim, records)
     reported = Number(claim.value, Digits(decimals=min(_decimals(claim), 4)), (of_claim(claim.id),))
     if compared.mean is None:
-        return [reported, Measured(shown, digits), Missing(compared.gap or NOTHING, compared.sources)]
+        return [reported, Measured(shown, digits), Missing(compared.missing_value or NOTHING, compared.sources)]
     return [reported, Measured(shown, digits), Number(compared.mean - claim.value, change, compared.sources)]
 
 
@@ -48,7 +48,7 @@ def at_end(claim: Claim, records: Sequence[Record]) -> tuple[Samples, Samples]:
     A profile that trains fewer epochs than the document has values to show, but none to compare.
     """
     compared = measure(claim, records)
-    if compared.n or compared.gap is None or compared.gap.code != FEWER_EPOCHS:
+    if compared.n or compared.missing_value is None or compared.missing_value.code != FEWER_EPOCHS:
         return compared, compared
     shown = metrics_of(records, measured_key(claim)[1])
     return shown.converted(lambda value: in_claim_unit(claim, value)), compared

@@ -13,7 +13,7 @@ from bench.judge.stats.curves import SEEN_BEFORE, Curve
 from bench.judge.stats.rule import OUTCOMES, Verdict
 from bench.judge.stats.scales import IDENTITY
 from bench.judge.stats.verdicts import Judgement
-from bench.show.material import Material
+from bench.show.inputs import Inputs
 from bench.show.outcomes import LOOKS, counts, why
 from bench.show.reasoning import CHOSEN_AFTER, digits_of, ours_text, p_text
 from bench.show.table import Entry, Linked, Measured, Number, Table, of_claim, of_document
@@ -213,18 +213,18 @@ def reported_text(verdict: Verdict) -> str:
     return printed if len(printed) <= LONGEST_PRINT else digits_of(verdict).text(verdict.claim.value)
 
 
-def final_verdicts(material: Material) -> list[Verdict]:
+def final_verdicts(inputs: Inputs) -> list[Verdict]:
     """Return the verdicts on final numbers, and on each approach's last reported accuracy."""
-    claims = material.claims
+    claims = inputs.claims
     accuracies = (headline(claims, name, "accuracy", "mnist") for name in {claim.approach for claim in claims})
     at_end = {claim.id for claim in (*(one for one in claims if one.stage == "final"), *accuracies) if claim}
-    return [verdict for verdict in material.judgement.verdicts if verdict.claim.id in at_end]
+    return [verdict for verdict in inputs.judgement.verdicts if verdict.claim.id in at_end]
 
 
-def final_numbers_table(material: Material) -> Table:
+def final_numbers_table(inputs: Inputs) -> Table:
     """Return a row for each number that a document reports at its end; the page draws the column `DRAWING`."""
     lines: list[list[Entry]] = []
-    for verdict in final_verdicts(material):
+    for verdict in final_verdicts(inputs):
         claim, here = verdict.claim, (of_claim(verdict.claim.id),)
         digits = FRACTION if claim.unit == "fraction" else SIX
         in_margins = verdict.difference / claim.margin if verdict.difference is not None and claim.margin else None
@@ -245,10 +245,10 @@ def final_numbers_table(material: Material) -> Table:
     columns = ["document", "what", "reported", "measured", DRAWING, "verdict", "approach", "margin", "unit"]
     caption = (
         "The numbers that each document reports at its end. Last points of curves and computed numbers are shown and "
-        f"not counted among the {len(material.judgement.ends)} end results. The drawing: our mean (dot) and the 95 % "
+        f"not counted among the {len(inputs.judgement.ends)} end results. The drawing: our mean (dot) and the 95 % "
         "prediction interval for one more run of ours (line; none below two seeds). Middle stroke: the reported "
         "number. Shaded band and unit: the margin, the difference that would matter, declared before the runs with "
         f"five seeds. The drawing ends {REACH:.0f} margins away; a triangle lies further out."
     )
     title = "The headline numbers, drawn"
-    return Table("headlines", title, caption, columns, lines).of(material.results, has_spread=False)
+    return Table("headlines", title, caption, columns, lines).of(inputs.results, has_spread=False)

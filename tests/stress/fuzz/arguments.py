@@ -1,4 +1,4 @@
-"""Targets among the command lines: what is typed is parsed, its cells are chosen, and commands that only read run."""
+"""Targets among the command lines: what is typed is parsed, its runs are chosen, and commands that only read run."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def _parse(given: tuple[list[str], int]) -> None:
     line, chance = given
     try:
         found = _parsed(line)
-        # Choosing cells takes milliseconds for each seed, so that only some lines go so far.
+        # Choosing trained runs takes milliseconds for each seed, so that only some lines go so far.
         if found is not None and hasattr(found, "seeds") and hasattr(found, "recipe") and _few(found) and not chance:
             select(found)
     except BenchError as error:

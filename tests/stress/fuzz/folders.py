@@ -95,7 +95,7 @@ COMMANDS = (
     Tried("status", 1.5, (f"status mlp {HERE}", f"status --all --wide {HERE}", f"status mlp --json {HERE}")),
     Tried("plan", 1, (f"plan mlp {HERE}",)),
     Tried("verdict", 1.5, (f"verdict {HERE}", f"verdict --all --json {HERE}")),
-    Tried("ladder", 1.5, (f"ladder mlp {HERE}",)),
+    Tried("ablation", 1.5, (f"ablation mlp {HERE}",)),
     Tried("audit records", 2, (f"audit records {HERE}",)),
     Tried("compare", 2, ("compare RESULTS SOUND", "compare SOUND RESULTS --json")),
     Tried("compare --verify", 3, ("compare RESULTS --verify",)),

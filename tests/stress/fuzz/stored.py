@@ -28,7 +28,7 @@ from bench.core.store import Store, tensor_hash
 from bench.measure.stored import computed_again
 from bench.plan.freshness import is_stale
 from bench.run.existing import is_final
-from bench.show.material import Material
+from bench.show.inputs import Inputs
 from bench.show.tables.registry import all_tables
 from bench.show.tables.render import markdown
 from tests.stress.fuzz.damage import Json, damaged, damaged_value
@@ -115,7 +115,7 @@ def _record_reader(store: Store, good: Record) -> Callable[[Written], None]:
         is_final(found)
         is_stale(found)
         if next(number) % EVERY == 0:
-            for table in all_tables(Material(store.root)).values():
+            for table in all_tables(Inputs(store.root)).values():
                 markdown(table)
 
     return read

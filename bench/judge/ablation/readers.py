@@ -1,4 +1,4 @@
-"""Defines the numbers of readings, by key: DATA_SET/NAME or DATA_SET/NAME@PARAMETER.
+"""Defines the numbers of derived metrics, by key: DATA_SET/NAME or DATA_SET/NAME@PARAMETER.
 
     geometric_accuracy, geometric_nll, geometric_ece
         of the normalised geometric mean of the draws' probabilities; its argmax is that of the mean logits
@@ -13,7 +13,7 @@
     weights/mean@I, weights/std@I
         posterior mean and standard deviation of weight I of the first parameter tensor, counted row by row
 
-If you change a definition, raise `bench.judge.ladder.readings.VERSION`.
+If you change a definition, raise `bench.judge.ablation.derived_metrics.VERSION`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ import numpy as np
 from scipy.special import logsumexp
 
 from bench.core.errors import DataMissing, Unsupported, unknown_name
-from bench.core.reasons import Reason, told
+from bench.core.reasons import Reason, message_reason
 from bench.interface import Posterior, Split
 from bench.measure.measuring import draws_of, predict_split
 from bench.measure.metrics import classification, ood
@@ -69,9 +69,9 @@ def read_keys(
         try:
             value = read(key)
         except DataMissing as error:
-            missing[text] = told("no-data", error)
+            missing[text] = message_reason("no-data", error)
         except Unsupported as error:
-            missing[text] = told("unsupported", error)
+            missing[text] = message_reason("unsupported", error)
         else:
             if value is None:
                 missing[text] = Reason("rows-refused")
@@ -88,7 +88,7 @@ def parse(text: str) -> Key:
     name, _, parameter = rest.partition("@")
     known = MOMENTS if dataset == WEIGHTS else (PRUNED, *READERS, *SINGLE)
     if name not in known:
-        raise unknown_name("reading of a ladder", name, known)
+        raise unknown_name("derived metric of an ablation", name, known)
     return Key(dataset, name, float(parameter) if parameter else 0.0)
 
 

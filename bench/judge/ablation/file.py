@@ -1,4 +1,4 @@
-"""Reads rungs and questions from `results/reference/ladders.toml`, and checks them against the manifests."""
+"""Reads single changes and questions from `results/reference/ablations.toml`, and checks them against the manifests."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from bench.core.errors import ConfigError
 from bench.core.project import REFERENCE
 from bench.core.toml import TomlTable, read_toml
 from bench.data.manifest import OutsideSet
-from bench.judge.ladder.rungs import (
+from bench.judge.ablation.single_changes import (
     CONTROL,
     MEASURING,
     MNIST,
     SOURCES,
     Estimator,
     Keys,
-    Place,
+    MetricKey,
     Question,
-    Rung,
+    SingleChange,
     Step,
     between,
     common,
@@ -30,7 +30,7 @@ from bench.judge.ladder.rungs import (
 from bench.plan.recipes import resolve
 from bench.plan.registry import manifest
 
-LADDERS = REFERENCE / "ladders.toml"
+ABLATIONS = REFERENCE / "ablations.toml"
 EACH = "ood"  # stands for each out-of-distribution data set
 
 Quantity = Literal["accuracy", "nll", "ece", "entropy", "auroc", "refusal", "error", "held_out_error"]
@@ -67,7 +67,7 @@ class _Answer(TomlTable, frozen=True):
     estimator: Annotated[tuple[_Estimator, ...], Meta(min_length=1)]  # the document's own is the first
 
 
-class RungEntry(TomlTable, frozen=True):
+class SingleChangeEntry(TomlTable, frozen=True):
     """The entry of one approach; the head of the file explains the fields."""
 
     ood: tuple[OutsideSet, ...] = get_args(OutsideSet)
@@ -80,39 +80,39 @@ class RungEntry(TomlTable, frozen=True):
 
 
 @lru_cache(maxsize=4)  # a page of all reported numbers asks for it hundreds of times
-def read_entries(path: Path = LADDERS) -> dict[str, RungEntry]:
+def read_entries(path: Path = ABLATIONS) -> dict[str, SingleChangeEntry]:
     """Return the entries by approach; raises ConfigError."""
-    return read_toml(path, dict[str, RungEntry], "ladders")
+    return read_toml(path, dict[str, SingleChangeEntry], "ablations")
 
 
-def keys(entry: RungEntry, where: str) -> Keys:
+def keys(entry: SingleChangeEntry, where: str) -> Keys:
     """Return which numbers of two fits are compared; raises ConfigError, which begins with `where`."""
     own: Keys = {(MNIST, quantity): _number(text, where) for quantity, text in entry.fit.items()}
     return own or common(entry.ood)
 
 
-def controls(entry: RungEntry, compared: Keys, where: str) -> Iterator[Rung]:
-    """Yield the rungs that compare fits of any approaches; raises ConfigError, which begins with `where`."""
+def controls(entry: SingleChangeEntry, compared: Keys, where: str) -> Iterator[SingleChange]:
+    """Yield the single changes that compare fits of any approaches; raises ConfigError, which begins with `where`."""
     for body in entry.control:
         before, after = _fit(body.before, where), _fit(body.after, where)
-        yield Rung(body.name, CONTROL, body.title, between(before, after, compared))
+        yield SingleChange(body.name, CONTROL, body.title, between(before, after, compared))
 
 
-def measuring(entry: RungEntry, approach: str, where: str) -> Iterator[Rung]:
-    """Yield the rungs that compare two numbers of one fit; raises ConfigError, which begins with `where`."""
+def measuring(entry: SingleChangeEntry, approach: str, where: str) -> Iterator[SingleChange]:
+    """Yield the single changes that compare two numbers of one fit; raises ConfigError, which begins with `where`."""
     for body in entry.measuring:
-        numbers: dict[tuple[str, str], tuple[Place, Place]] = {}
+        numbers: dict[tuple[str, str], tuple[MetricKey, MetricKey]] = {}
         for name, quantities in body.numbers.items():
             for quantity, (before, after) in quantities.items():
                 for dataset in entry.ood if name == EACH else (name,):
                     here = (end.replace(f"{EACH}/", f"{dataset}/") for end in (before, after))
-                    first, second = (Place(approach, "published", *_number(end, where)) for end in here)
+                    first, second = (MetricKey(approach, "published", *_number(end, where)) for end in here)
                     numbers[dataset, quantity] = (first, second)
-        yield Rung(body.name, MEASURING, body.title, numbers)
+        yield SingleChange(body.name, MEASURING, body.title, numbers)
 
 
-def question(entry: RungEntry, where: str) -> Question | None:
-    """Return the question that the ladder answers, if any; raises ConfigError, which begins with `where`."""
+def question(entry: SingleChangeEntry, where: str) -> Question | None:
+    """Return the question that the ablation answers, if any; raises ConfigError, which begins with `where`."""
     asked = entry.answer
     if asked is None:
         return None

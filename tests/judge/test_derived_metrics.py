@@ -1,4 +1,4 @@
-"""Readings of stored posteriors: worked numbers, and a small real fit whose readings agree with its record."""
+"""Readings of stored posteriors: worked numbers, and a small real fit whose derived metrics agree with its record."""
 
 import dataclasses
 import json
@@ -15,11 +15,11 @@ from bench.core.errors import BenchError
 from bench.core.reasons import Reason, in_words
 from bench.core.store import Store
 from bench.interface import Categorical, Posterior, Task
-from bench.judge.ladder.definition import ladder
-from bench.judge.ladder.readers import READERS, geometric, parse, read_keys
-from bench.judge.ladder.readings import keys_of, read_all
-from bench.judge.ladder.rungs import MEASURING
-from bench.judge.ladder.taking import read_missing
+from bench.judge.ablation.definition import ablation
+from bench.judge.ablation.derived_metrics import keys_of, read_all
+from bench.judge.ablation.readers import READERS, geometric, parse, read_keys
+from bench.judge.ablation.single_changes import MEASURING
+from bench.judge.ablation.taking import read_missing
 from bench.measure.metrics.draws import reduce_draws
 from bench.measure.protocols import Common
 from bench.plan.recipes import build, profile, resolve
@@ -138,16 +138,16 @@ def test_one_draw_alone_is_not_the_mean_of_the_draws():
     )
 
 
-def test_a_reading_of_a_real_fit_agrees_with_its_record(store):
+def test_a_derived_of_a_real_fit_agrees_with_its_record(store):
     """Numbers that the record has too are equal: same draws, same rows, same order of sums."""
     told = []
     (record,), _ = store.all_records()
-    assert read_missing(ladder("linear_bbb"), [record], store, None, told.append) == []
-    assert told == ["reading linear_bbb published, seed 0"]
-    (reading,), problems = read_all(store)
+    assert read_missing(ablation("linear_bbb"), [record], store, None, told.append) == []
+    assert told == ["derived metric linear_bbb published, seed 0"]
+    (derived,), problems = read_all(store)
     assert not problems
-    assert reading.fit_key == record.fit_key
-    assert set(reading.metrics) == set(keys_of(ladder("linear_bbb")))
+    assert derived.fit_key == record.fit_key
+    assert set(derived.metrics) == set(keys_of(ablation("linear_bbb")))
     # the refusal rule at the record's own threshold, asked of the same fit
     probe = ["noise_gaussian/refusal_rate@0.2", "mnist/refusal_rate@0.2", "mnist/selective_accuracy@0.2"]
     probe.append("mnist/mean_network_nll")
@@ -166,11 +166,11 @@ def test_a_reading_of_a_real_fit_agrees_with_its_record(store):
 
 def test_what_is_read_is_not_read_again_and_a_broken_file_is_named(store):
     records, _ = store.all_records()
-    read_missing(ladder("linear_bbb"), records, store, None, lambda text: None)
+    read_missing(ablation("linear_bbb"), records, store, None, lambda text: None)
     told = []
-    assert read_missing(ladder("linear_bbb"), records, store, None, told.append) == []
+    assert read_missing(ablation("linear_bbb"), records, store, None, told.append) == []
     assert told == []
-    (path,) = (store.root / "readings").glob("*/*.json")
+    (path,) = (store.root / "derived_metrics").glob("*/*.json")
     text = path.read_text()
     path.write_text(text.replace('"seed":0', '"seed":1'))
     found, (problem,) = read_all(store)
@@ -181,18 +181,20 @@ def test_what_is_read_is_not_read_again_and_a_broken_file_is_named(store):
 def test_without_the_fit_there_is_a_reason(store):
     (record,), _ = store.all_records()
     store.fit_path(record.fit_key, "posterior").unlink()
-    (reason,) = read_missing(ladder("linear_bbb"), [record], store, None, lambda text: None)
+    (reason,) = read_missing(ablation("linear_bbb"), [record], store, None, lambda text: None)
     assert "has no usable posterior" in reason
     assert read_all(store) == ([], [])
 
 
 def test_the_command_trains_what_is_missing_and_reads_it(store, capsys, monkeypatch):
-    whole = ladder("linear_bbb")
-    rungs = tuple(rung for rung in whole.rungs if rung.kind == MEASURING)
-    short = dataclasses.replace(whole, rungs=rungs, ood=("noise_gaussian",), question=None)
-    monkeypatch.setattr("bench.judge.ladder.selection.ladder", lambda name: short)  # one fit instead of eight
+    whole = ablation("linear_bbb")
+    single_changes = tuple(single_change for single_change in whole.single_changes if single_change.kind == MEASURING)
+    short = dataclasses.replace(whole, single_changes=single_changes, ood=("noise_gaussian",), question=None)
+    monkeypatch.setattr("bench.judge.ablation.selection.ablation", lambda name: short)  # one fit instead of eight
     options = "--profile smoke --run --quiet --json --seeds 1 --threads 1 --executor inline"
-    assert main(["ladder", "linear_bbb", *options.split(), "--results", str(store.root)]) == 0
+    assert main(["ablation", "linear_bbb", *options.split(), "--results", str(store.root)]) == 0
     (one,) = json.loads(capsys.readouterr().out)
-    assert {line["n"] for line in one["rungs"]} == {1}  # those of readings too
-    assert {line["rung"] for line in one["rungs"]} == {rung.name for rung in short.rungs}
+    assert {line["n"] for line in one["single changes"]} == {1}  # those of derived metrics too
+    assert {line["single change"] for line in one["single changes"]} == {
+        single_change.name for single_change in short.single_changes
+    }

@@ -1,29 +1,29 @@
-"""The answer to a ladder's question: from records to numbers and a table with its notes."""
+"""The answer to an ablation's question: from records to numbers and a table with its notes."""
 
 import pytest
 
 from bench.core.errors import ConfigError
-from bench.judge.ladder.answer import find
-from bench.judge.ladder.definition import ladder
-from bench.judge.ladder.selection import chosen
+from bench.judge.ablation.answer import find
+from bench.judge.ablation.definition import ablation
+from bench.judge.ablation.selection import chosen
 from bench.judge.results import Results
 from bench.plan.registry import manifests
 from bench.show.tables.answer import answer_table, conclusions
-from tests.judge.test_ladder import BITS, CLAIMS, NOISE, cell, numbers_of
+from tests.judge.test_ablation import BITS, CLAIMS, NOISE, numbers_of, trained_run
 
 RESULTS = Results([], manifests())
 
 
 def noise(approach, recipe, bits, mean_bits=None):
     """Return a record for each seed, with two entropies on noise in bits: the document's, and of mean probabilities."""
-    made = cell(approach, recipe, {seed: value * BITS for seed, value in enumerate(bits)}, NOISE)
+    made = trained_run(approach, recipe, {seed: value * BITS for seed, value in enumerate(bits)}, NOISE)
     for one, value in zip(made, mean_bits or bits, strict=True):
         one.metrics["noise_gaussian/predictive_entropy"] = value * BITS
     return made
 
 
 def found(*records):
-    one = ladder("linear_bbb")
+    one = ablation("linear_bbb")
     return find(one.question, numbers_of([entry for made in records for entry in made]), CLAIMS)
 
 
@@ -155,7 +155,7 @@ STEPS = "step=[{name='a', fit='mlp published'}, {name='b', fit='mlp published'}]
     ],
 )
 def test_a_question_that_cannot_be_read_is_named(tmp_path, text, message):
-    path = tmp_path / "ladders.toml"
+    path = tmp_path / "ablations.toml"
     path.write_text(text)
     with pytest.raises(ConfigError, match=message):
-        ladder("mlp", path)
+        ablation("mlp", path)

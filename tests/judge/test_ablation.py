@@ -1,4 +1,4 @@
-"""Ladders: the file is checked against the manifests; effects paired by seed; the command."""
+"""Ablations: the file is checked against the manifests; effects paired by seed; the command."""
 
 import csv
 import dataclasses
@@ -11,21 +11,21 @@ import torch
 from bench.cli import USAGE
 from bench.cli.main import main
 from bench.core.errors import BenchError, ConfigError
-from bench.core.reasons import told
+from bench.core.reasons import message_reason
 from bench.interface import Marginal
+from bench.judge.ablation.definition import ablation
+from bench.judge.ablation.effects import Numbers, command, effects
+from bench.judge.ablation.file import read_entries
+from bench.judge.ablation.readers import parse, read_keys
+from bench.judge.ablation.selection import chosen, trained_runs_of
+from bench.judge.ablation.single_changes import ALONE, CONTROL, CUMULATIVE, MEASURING, VARIANT, MetricKey
 from bench.judge.claims import load_claims
-from bench.judge.ladder.definition import ladder
-from bench.judge.ladder.effects import Numbers, command, effects
-from bench.judge.ladder.file import read_entries
-from bench.judge.ladder.readers import parse, read_keys
-from bench.judge.ladder.rungs import ALONE, CONTROL, CUMULATIVE, MEASURING, VARIANT, Place
-from bench.judge.ladder.selection import cells_of, chosen
 from bench.judge.results import Results
-from bench.judge.samples import Gap
-from bench.plan.cells import Selection
+from bench.judge.samples import MissingValue
 from bench.plan.manifests import DOCUMENTS
 from bench.plan.registry import manifests, of_group
-from bench.show.tables.ladder import ladder_table
+from bench.plan.trained_runs import Selection
+from bench.show.tables.ablation import ablation_table
 from bench.show.tables.render import comma_separated, markdown
 from tests.synthetic import record
 from tests.tables import by_column
@@ -35,54 +35,59 @@ NOISE = "noise_gaussian/geometric_entropy"
 CLAIMS = load_claims()
 
 
-def rungs_of(name, kind):
-    return {rung.name: rung for rung in ladder(name).rungs if rung.kind == kind}
+def single_changes_of(name, kind):
+    return {
+        single_change.name: single_change
+        for single_change in ablation(name).single_changes
+        if single_change.kind == kind
+    }
 
 
-def ends(rung):
-    before, after = next(iter(rung.numbers.values()))
+def ends(single_change):
+    before, after = next(iter(single_change.numbers.values()))
     return before.recipe, after.recipe
 
 
-# --- what the rungs are ---------------------------------------------------------------------------------------------
+# --- what the single changes are
+# ---------------------------------------------------------------------------------------------
 
 
-def test_every_entry_of_the_file_is_a_ladder_and_every_classifier_with_a_document_has_one():
+def test_every_entry_of_the_file_is_a_ablation_and_every_classifier_with_a_document_has_one():
     named = set(read_entries())
     documented = {one.name for one in of_group(DOCUMENTS).values() if one.document and one.task == "mnist"}
     assert named == documented | {"blundell_bbb"}
     assert {one.approach for one in chosen(())} == documented
-    for one in (*chosen(()), ladder("blundell_bbb")):
-        names = [(rung.kind, rung.name) for rung in one.rungs]
+    for one in (*chosen(()), ablation("blundell_bbb")):
+        names = [(single_change.kind, single_change.name) for single_change in one.single_changes]
         assert len(names) == len(set(names))
-        assert all(rung.title and rung.numbers for rung in one.rungs)
+        assert all(single_change.title and single_change.numbers for single_change in one.single_changes)
         for place in one.places():
-            if place.source == "reading":
+            if place.source == "derived":
                 parse(place.key)  # raises for an unknown name
 
 
 def test_corrections_alone_and_one_after_the_other():
-    alone, chain = rungs_of("linear_bbb", ALONE), rungs_of("linear_bbb", CUMULATIVE)
-    assert {name: ends(rung) for name, rung in alone.items()} == {
+    alone, chain = single_changes_of("linear_bbb", ALONE), single_changes_of("linear_bbb", CUMULATIVE)
+    assert {name: ends(single_change) for name, single_change in alone.items()} == {
         "attached-mu": ("published", "published+attached-mu"),
         "prior-variance": ("published", "published+prior-variance"),
     }
     # both corrections together are the corrected recipe, so only that is trained
-    assert [ends(rung) for rung in chain.values()] == [
+    assert [ends(single_change) for single_change in chain.values()] == [
         ("published", "published+attached-mu"),
         ("published+attached-mu", "corrected"),
     ]
 
 
-def test_other_training_rows_are_a_rung_of_their_own():
-    chain = rungs_of("dropout_fcn", CUMULATIVE)
+def test_other_training_rows_are_a_single_change_of_their_own():
+    chain = single_changes_of("dropout_fcn", CUMULATIVE)
     assert list(chain) == ["cross-entropy", "shuffle", "train60k"]
     assert ends(chain["train60k"]) == ("published+cross-entropy+shuffle", "corrected")
 
 
 def test_one_correction_is_shown_once():
-    assert not rungs_of("pyro_random_module", ALONE)
-    assert ends(rungs_of("pyro_random_module", CUMULATIVE)["kl-scale"]) == ("published", "corrected")
+    assert not single_changes_of("pyro_random_module", ALONE)
+    assert ends(single_changes_of("pyro_random_module", CUMULATIVE)["kl-scale"]) == ("published", "corrected")
 
 
 MEASURED = '[[mlp.measuring]]\nname = "a"\ntitle = "b"\n'
@@ -101,28 +106,28 @@ MEASURED = '[[mlp.measuring]]\nname = "a"\ntitle = "b"\n'
     ],
 )
 def test_a_bad_entry_is_one_line(tmp_path, text, message):
-    path = tmp_path / "ladders.toml"
+    path = tmp_path / "ablations.toml"
     path.write_text(text)
     with pytest.raises(BenchError, match=message) as caught:
-        ladder("mlp", path)
+        ablation("mlp", path)
     assert "\n" not in str(caught.value)
 
 
-def test_what_has_no_ladder_says_so():
+def test_what_has_no_ablation_says_so():
     with pytest.raises(ConfigError, match="toy_mlp is not a classifier"):
-        ladder("toy_mlp")
-    with pytest.raises(ConfigError, match="uniform has no ladder"):
+        ablation("toy_mlp")
+    with pytest.raises(ConfigError, match="uniform has no ablation"):
         chosen(["uniform"])
 
 
 # --- effects --------------------------------------------------------------------------------------------------------
 
 
-def numbers_of(records, readings=()):
-    return Numbers(Results(records, manifests()), readings)
+def numbers_of(records, derived_metrics=()):
+    return Numbers(Results(records, manifests()), derived_metrics)
 
 
-def cell(approach, recipe, values, key="mnist/accuracy", **changes):
+def trained_run(approach, recipe, values, key="mnist/accuracy", **changes):
     """Return records of the common protocol, one a seed, with this metric."""
     return [
         record(
@@ -132,13 +137,13 @@ def cell(approach, recipe, values, key="mnist/accuracy", **changes):
     ]
 
 
-def effect_of(numbers, name, rung, what=("mnist", "accuracy"), kind=ALONE):
-    found = {(one.kind, one.name): changes for one, changes in effects(ladder(name), numbers)}
-    return found[kind, rung][what]
+def effect_of(numbers, name, single_change, what=("mnist", "accuracy"), kind=ALONE):
+    found = {(one.kind, one.name): changes for one, changes in effects(ablation(name), numbers)}
+    return found[kind, single_change][what]
 
 
 def table_of(name, numbers):
-    return ladder_table(ladder(name), [*effects(ladder(name), numbers)], numbers, ())
+    return ablation_table(ablation(name), [*effects(ablation(name), numbers)], numbers, ())
 
 
 def differences(effect):
@@ -149,22 +154,22 @@ def differences(effect):
 def test_effects_are_differences_of_the_same_seeds():
     numbers = numbers_of(
         [
-            *cell("linear_bbb", "published", {0: 0.5, 1: 0.75, 2: 0.5, 3: 0.9}),
-            *cell("linear_bbb", "published+attached-mu", {2: 0.625, 1: 0.875, 0: 0.875}),
+            *trained_run("linear_bbb", "published", {0: 0.5, 1: 0.75, 2: 0.5, 3: 0.9}),
+            *trained_run("linear_bbb", "published+attached-mu", {2: 0.625, 1: 0.875, 0: 0.875}),
         ]
     )
     found = effect_of(numbers, "linear_bbb", "attached-mu")
     assert [*found.estimate.first.by_seed] == [0, 1, 2]
     assert differences(found) == (0.375, 0.125, 0.125)
-    assert not found.gaps
+    assert not found.missing_values
 
 
-def test_a_rung_without_records_gives_the_command():
-    numbers = numbers_of(cell("linear_bbb", "published", {0: 0.5}))
+def test_a_single_change_without_records_gives_the_command():
+    numbers = numbers_of(trained_run("linear_bbb", "published", {0: 0.5}))
     found = effect_of(numbers, "linear_bbb", "attached-mu")
     asked = "python -m bench run linear_bbb --recipe published+attached-mu --protocol common --seeds 3"
     assert found.estimate is None
-    assert asked in found.gaps[0].reason
+    assert asked in found.missing_values[0].reason
     assert asked in markdown(table_of("linear_bbb", numbers))
 
 
@@ -173,23 +178,23 @@ def diverged(recipe):
 
 
 def test_seeds_without_a_common_one_are_not_paired_and_a_recipe_that_was_not_run_is_named_first():
-    other = numbers_of([*cell("mlp", "published", {0: 0.5}), *cell("mlp", "corrected", {1: 0.5})])
-    none = numbers_of([*cell("mlp", "published", {0: 0.5}), diverged("published")])
+    other = numbers_of([*trained_run("mlp", "published", {0: 0.5}), *trained_run("mlp", "corrected", {1: 0.5})])
+    none = numbers_of([*trained_run("mlp", "published", {0: 0.5}), diverged("published")])
     apart, alone = (effect_of(numbers, "mlp", "lr-decay", kind=CUMULATIVE) for numbers in (other, none))
     assert (apart.estimate, alone.estimate) == (None, None)
-    assert "the two sides have no seed in common" in apart.gaps[0].reason
-    assert [gap.code for gap in alone.gaps] == ["not run", "diverged"]
+    assert "the two sides have no seed in common" in apart.missing_values[0].reason
+    assert [missing_value.code for missing_value in alone.missing_values] == ["not run", "diverged"]
 
 
 def test_a_diverged_seed_is_marked_and_named():
     published, corrected = (
-        cell("mlp", "published", {0: 0.5, 1: 0.5, 2: 0.75}),
-        cell("mlp", "corrected", {0: 0.5, 2: 0.875}),
+        trained_run("mlp", "published", {0: 0.5, 1: 0.5, 2: 0.75}),
+        trained_run("mlp", "corrected", {0: 0.5, 2: 0.875}),
     )
     numbers = numbers_of([*published, *corrected, diverged("corrected")])
     found = effect_of(numbers, "mlp", "lr-decay", kind=CUMULATIVE)
     assert [*found.estimate.first.by_seed] == [0, 2]
-    assert found.gaps == (Gap("diverged", "mlp corrected, seed 1: loss is nan", is_fault=True),)
+    assert found.missing_values == (MissingValue("diverged", "mlp corrected, seed 1: loss is nan", is_fault=True),)
     text = markdown(table_of("mlp", numbers))
     # mean .0625; t(1, .975) = 12.7062 times sd .0883883 / sqrt 2 = .0625: .7941 to both sides, beyond 1 from .625
     assert "+0.0625 ~[-0.7316, +0.8566]\\*" in text
@@ -205,40 +210,49 @@ def test_weights_are_read_from_the_first_tensor_row_by_row():
     network = SimpleNamespace(weights=lambda: {"first": first, "other": other})
     assert read_keys(network, None, keys) == ({keys[0]: 3.0, keys[1]: pytest.approx(0.3)}, {})
     plain = SimpleNamespace(weights=lambda: {"first": dataclasses.replace(first, std=None)})
-    assert read_keys(plain, None, keys) == ({}, dict.fromkeys(keys, told("unsupported", "the network has no sigma")))
+    assert read_keys(plain, None, keys) == (
+        {},
+        dict.fromkeys(keys, message_reason("unsupported", "the network has no sigma")),
+    )
     with pytest.raises(ConfigError, match="did you mean 'mean'"):
         parse("weights/maen@2")
 
 
-def test_a_reading_counts_for_its_own_fit_only():
+def test_a_derived_counts_for_its_own_fit_only():
     key = "mnist/geometric_accuracy"
-    records = cell("linear_bbb", "published", {0: 0.75, 1: 0.5})
-    mine = record("linear_bbb", "published", "reading", fit_key=records[0].fit_key, metrics={key: 0.5})
-    other = record("linear_bbb", "published", "reading", seed=1, fit_key="another-fit", metrics={key: 0.25})
+    records = trained_run("linear_bbb", "published", {0: 0.75, 1: 0.5})
+    mine = record("linear_bbb", "published", "derived", fit_key=records[0].fit_key, metrics={key: 0.5})
+    other = record("linear_bbb", "published", "derived", seed=1, fit_key="another-fit", metrics={key: 0.25})
     found = effect_of(numbers_of(records, [mine, other]), "linear_bbb", "mean-of-probabilities", kind=MEASURING)
     assert (found.estimate.n, found.estimate.difference) == (1, 0.25)
-    place = Place("linear_bbb", "published", "reading", key)
-    assert command(place) == "python -m bench ladder linear_bbb --run --seeds 3"
+    place = MetricKey("linear_bbb", "published", "derived", key)
+    assert command(place) == "python -m bench ablation linear_bbb --run --seeds 3"
 
 
 def test_ties_are_shown_as_such():
-    numbers = numbers_of([*cell("mlp", "published", {0: 0.5, 1: 0.7}), *cell("mlp", "corrected", {0: 0.5, 1: 0.7})])
-    (shown,) = [row["accuracy"] for row in by_column(table_of("mlp", numbers)) if row["rung"] == "lr-decay"]
+    numbers = numbers_of(
+        [*trained_run("mlp", "published", {0: 0.5, 1: 0.7}), *trained_run("mlp", "corrected", {0: 0.5, 1: 0.7})]
+    )
+    (shown,) = [row["accuracy"] for row in by_column(table_of("mlp", numbers)) if row["single change"] == "lr-decay"]
     assert shown == "same"
 
 
-def test_csv_has_the_unrounded_numbers_of_every_rung():
-    numbers = numbers_of([*cell("mlp", "published", {0: 0.1}), *cell("mlp", "corrected", {0: 0.4})])
+def test_csv_has_the_unrounded_numbers_of_every_single_change():
+    numbers = numbers_of([*trained_run("mlp", "published", {0: 0.1}), *trained_run("mlp", "corrected", {0: 0.4})])
     table = table_of("mlp", numbers)
     lines = list(csv.DictReader(comma_separated(table).splitlines()))
-    assert len(lines) == len(table.lines) == sum(len(rung.numbers) for rung in ladder("mlp").rungs)
-    line = next(line for line in lines if (line["rung"], line["quantity"]) == ("lr-decay", "accuracy"))
+    assert (
+        len(lines)
+        == len(table.lines)
+        == sum(len(single_change.numbers) for single_change in ablation("mlp").single_changes)
+    )
+    line = next(line for line in lines if (line["single change"], line["quantity"]) == ("lr-decay", "accuracy"))
     assert float(line["difference"]) == 0.4 - 0.1
     assert (line["n"], line["low"], line["before"]) == ("1", "", "0.1")
 
 
-def test_rungs_of_the_paper_are_read_from_longer_fits():
-    """Test error falls from 2 to 1 % after epoch 150. The rung of the prior compares whole fits."""
+def test_single_changes_of_the_paper_are_read_from_longer_fits():
+    """Test error falls from 2 to 1 % after epoch 150. The single change of the prior compares whole fits."""
     key = "mnist/test10k/error"
     epochs = [{"epoch": epoch, key: 0.02 if epoch <= 150 else 0.01} for epoch in range(1, 201)]
     made = [
@@ -250,14 +264,20 @@ def test_rungs_of_the_paper_are_read_from_longer_fits():
     numbers, what = Numbers(results, ()), ("mnist", "error")
     assert differences(effect_of(numbers, "blundell_bbb", "epochs-150", what, VARIANT)) == (0.01,) * 5
     assert differences(effect_of(numbers, "blundell_bbb", "gaussian-prior", what, CONTROL)) == (0.03 - 0.01,) * 5
-    assert effect_of(numbers, "blundell_bbb", "rho-8", what, VARIANT).gaps[0].code == "not run"
+    assert effect_of(numbers, "blundell_bbb", "rho-8", what, VARIANT).missing_values[0].code == "not run"
     rows = by_column(table_of("blundell_bbb", numbers))
     assert {row["data set"] for row in rows} == {"mnist"}
-    needed = {(cell.approach, cell.recipe) for cell in cells_of([ladder("blundell_bbb")], Selection())}
+    needed = {
+        (trained_run.approach, trained_run.recipe)
+        for trained_run in trained_runs_of([ablation("blundell_bbb")], Selection())
+    }
     assert ("blundell_bbb", "published") in needed
     assert ("blundell_bbb", "published+epochs-150") not in needed  # the record of the fit above has it
     assert ("blundell_bbb", "all-images+epochs-150") in needed
-    rest = {cell.recipe for cell in cells_of([ladder("blundell_bbb")], Selection(seeds=(0,)), results)}
+    rest = {
+        trained_run.recipe
+        for trained_run in trained_runs_of([ablation("blundell_bbb")], Selection(seeds=(0,)), results)
+    }
     assert "published+epochs-150+rho-8" in rest
 
 
@@ -265,13 +285,15 @@ def test_rungs_of_the_paper_are_read_from_longer_fits():
 
 
 def test_the_command_shows_all_and_writes(tmp_path, capsys):
-    assert main(["ladder", "--all", "--results", str(tmp_path), "--json"]) == 0
+    assert main(["ablation", "--all", "--results", str(tmp_path), "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert {one["approach"] for one in found} == set(read_entries()) - {"blundell_bbb"}  # of another group
-    assert all(line["n"] == 0 and "python -m bench" in line["reason"] for one in found for line in one["rungs"])
-    assert main(["ladder", "mlp", "--results", str(tmp_path), "--write"]) == 0
-    assert (tmp_path / "tables" / "ladder_mlp.md").read_text().startswith("# Ladder of mlp")
-    assert (tmp_path / "tables" / "ladder_mlp.csv").exists()
+    assert all(
+        line["n"] == 0 and "python -m bench" in line["reason"] for one in found for line in one["single changes"]
+    )
+    assert main(["ablation", "mlp", "--results", str(tmp_path), "--write"]) == 0
+    assert (tmp_path / "tables" / "ablation_mlp.md").read_text().startswith("# Ablation of mlp")
+    assert (tmp_path / "tables" / "ablation_mlp.csv").exists()
 
 
 @pytest.mark.parametrize(
@@ -286,6 +308,6 @@ def test_the_command_shows_all_and_writes(tmp_path, capsys):
     ],
 )
 def test_nonsense_is_one_line(arguments, message, tmp_path, capsys):
-    assert main(["ladder", *arguments, "--results", str(tmp_path)]) == USAGE
+    assert main(["ablation", *arguments, "--results", str(tmp_path)]) == USAGE
     (line,) = capsys.readouterr().err.splitlines()
     assert message in line

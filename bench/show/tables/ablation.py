@@ -1,4 +1,4 @@
-"""Tables `ladder_*` and `mistakes`: how much each change is worth, with its interval over seeds."""
+"""Tables `ablation_*` and `mistakes`: how much each change is worth, with its interval over seeds."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from bench.core.text import FRACTION, Digits
+from bench.judge.ablation.effects import Effect, Numbers, effect_text, effects, seeds_lost
+from bench.judge.ablation.selection import chosen
+from bench.judge.ablation.single_changes import ALONE, CUMULATIVE, MEASURING, MNIST, Ablation, SingleChange
 from bench.judge.comparison import ALPHA, Estimate, holm_over
-from bench.judge.ladder.effects import Effect, Numbers, effect_text, effects, seeds_lost
-from bench.judge.ladder.rungs import ALONE, CUMULATIVE, MEASURING, MNIST, Ladder, Rung
-from bench.judge.ladder.selection import chosen
 from bench.judge.results import conditions_text
 from bench.judge.samples import Samples
-from bench.show.material import Material
+from bench.show.inputs import Inputs
 from bench.show.reasoning import p_text
 from bench.show.table import Entry, Measured, Missing, Table
 from bench.show.tables.reported import ABSENT
 
-Found = Sequence[tuple[Rung, Mapping[tuple[str, str], Effect]]]
-"""Rungs, each with its effects by data set and quantity."""
+Found = Sequence[tuple[SingleChange, Mapping[tuple[str, str], Effect]]]
+"""Single changes, each with its effects by data set and quantity."""
 TITLES = {"accuracy": "accuracy", "nll": "NLL", "ece": "ECE", "entropy": "entropy", "auroc": "AUROC"}
 TITLES |= {"refusal": "refused", "error": "error", "held_out_error": "held-out error"}
 KINDS = (
@@ -26,7 +26,7 @@ KINDS = (
     "Control: another network or recipe. Variant: a change that corrects nothing. Measuring: two numbers of one fit."
 )
 UNITS = (
-    "Accuracy (in rungs on the refusal rule: of the accepted images), ECE, AUROC of the entropy and share refused by "
+    "Accuracy (in changes of the refusal rule: of the accepted images), ECE, AUROC of the entropy and share refused by "
     "the median rule are fractions; NLL and entropy are nats per image."
 )
 ERRORS = (
@@ -41,65 +41,67 @@ MISTAKE_COLUMNS = {
 }
 
 
-def ladder_table(ladder: Ladder, found: Found, numbers: Numbers, data_sets: Sequence[str]) -> Table:
-    """Return a row for each rung and data set: mnist, then `data_sets`."""
-    protocol = " and ".join(sorted({source for source, _ in ladder.keys.values()}))
-    names = [name for name in TITLES if any(name == quantity for _, quantity in ladder.keys)]
-    rows = [_level(ladder, numbers, "published", data_set, names) for data_set in (MNIST, *data_sets)]
-    for rung, given in found:
+def ablation_table(ablation: Ablation, found: Found, numbers: Numbers, data_sets: Sequence[str]) -> Table:
+    """Return a row for each single change and data set: mnist, then `data_sets`."""
+    protocol = " and ".join(sorted({source for source, _ in ablation.keys.values()}))
+    names = [name for name in TITLES if any(name == quantity for _, quantity in ablation.keys)]
+    rows = [_level(ablation, numbers, "published", data_set, names) for data_set in (MNIST, *data_sets)]
+    for single_change, given in found:
         for data_set in (MNIST, *data_sets):
             mine = {quantity: given[place, quantity] for place, quantity in given if place == data_set}
             if mine:
                 entries = [_entry(mine.get(name), name) for name in names]
                 counts = [effect.estimate.n for effect in mine.values() if effect.estimate]
                 n = "-".join(map(str, dict.fromkeys((min(counts), max(counts))))) if counts else None
-                rows.append([rung.name, rung.kind, data_set, n, *entries])
-    if numbers.results.has_corrected(ladder.approach):
-        rows += [_level(ladder, numbers, "corrected", data_set, names) for data_set in (MNIST, *data_sets)]
-    columns = ["rung", "kind", "data set", "n", *(TITLES[name] for name in names)]
+                rows.append([single_change.name, single_change.kind, data_set, n, *entries])
+    if numbers.results.has_corrected(ablation.approach):
+        rows += [_level(ablation, numbers, "corrected", data_set, names) for data_set in (MNIST, *data_sets)]
+    columns = ["single change", "kind", "data set", "n", *(TITLES[name] for name in names)]
     partial = [effect for _, given in found for effect in given.values() if effect.estimate]
-    lost = dict.fromkeys(f"{gap.code}: {gap.reason}" for effect in partial for gap in seeds_lost(effect))
+    lost = dict.fromkeys(
+        f"{missing_value.code}: {missing_value.reason}" for effect in partial for missing_value in seeds_lost(effect)
+    )
     caption = (
-        f"First and last lines (levels): mean over seeds, {protocol} protocol. Other lines (rungs): one change, after "
+        f"First and last lines (levels): mean over seeds, {protocol} protocol. Other lines: one single change, after "
         "minus before, mean difference with its 95 % t interval over the n seeds that both fits have. Where n is "
-        "smaller than in the levels, rungs and levels are of different seeds. No interval is adjusted for the number "
+        "smaller than in the levels, changes and levels are of different seeds. No interval is adjusted for the number "
         f"of lines. {KINDS} {UNITS if 'accuracy' in names else ERRORS} ~: the interval of a fraction would reach "
         "beyond 0 or 1, where the t rule is rough."
     )
     return Table(
-        f"ladder_{ladder.approach}",
-        f"Ladder of {ladder.approach}",
+        f"ablation_{ablation.approach}",
+        f"Ablation of {ablation.approach}",
         caption,
         columns,
         rows,
         [
             *(f"*: {reason}" for reason in lost),
-            *(f"{rung.name} ({rung.kind}): {_title(rung)}." for rung, _ in found),
+            *(f"{single_change.name} ({single_change.kind}): {_title(single_change)}." for single_change, _ in found),
         ],
         conditions=conditions_text(numbers.results),
         origin=numbers.results.origin(),
-        lines=as_lines(ladder, found),
+        lines=as_lines(ablation, found),
     )
 
 
-def _title(rung: Rung) -> str:
-    if rung.kind == MEASURING:
-        return rung.title
-    before, after = next(iter(rung.numbers.values()))
-    return f"{rung.title}; {before.fit_text()} -> {after.fit_text()}"
+def _title(single_change: SingleChange) -> str:
+    if single_change.kind == MEASURING:
+        return single_change.title
+    before, after = next(iter(single_change.numbers.values()))
+    return f"{single_change.title}; {before.fit_text()} -> {after.fit_text()}"
 
 
-def _level(ladder: Ladder, numbers: Numbers, recipe: str, data_set: str, names: Sequence[str]) -> list[Entry]:
-    start = ladder.start(recipe)
+def _level(ablation: Ablation, numbers: Numbers, recipe: str, data_set: str, names: Sequence[str]) -> list[Entry]:
+    start = ablation.start(recipe)
     entries: list[Entry] = []
     most = 0
     for name in names:
         if (data_set, name) not in start:
             entries.append(Missing(ABSENT))
             continue
-        values, gaps = numbers.by_seed(start[data_set, name])
+        values, missing_values = numbers.by_seed(start[data_set, name])
         most = max(most, len(values))
-        entries.append(Measured(Samples(values, gaps[0] if gaps else None), FRACTION))
+        entries.append(Measured(Samples(values, missing_values[0] if missing_values else None), FRACTION))
     return [f"= {recipe}", "level", data_set, str(most) if most else None, *entries]
 
 
@@ -107,23 +109,27 @@ def _entry(effect: Effect | None, quantity: str) -> Missing | str:
     if effect is None:
         return Missing(ABSENT)
     if effect.estimate is None:
-        return Missing(effect.gaps[0])
+        return Missing(effect.missing_values[0])
     return effect_text(effect, quantity)
 
 
-def as_lines(ladder: Ladder, found: Found) -> list[dict[str, str | float | None]]:
-    """Return one line for each rung, data set and quantity, for machines."""
-    return [_line(ladder, rung, what, effect) for rung, given in found for what, effect in given.items()]
+def as_lines(ablation: Ablation, found: Found) -> list[dict[str, str | float | None]]:
+    """Return one line for each single change, data set and quantity, for machines."""
+    return [
+        _line(ablation, single_change, what, effect) for single_change, given in found for what, effect in given.items()
+    ]
 
 
-def _line(ladder: Ladder, rung: Rung, what: tuple[str, str], effect: Effect) -> dict[str, str | float | None]:
-    (data_set, quantity), (before, after), found = what, rung.numbers[what], effect.estimate
+def _line(
+    ablation: Ablation, single_change: SingleChange, what: tuple[str, str], effect: Effect
+) -> dict[str, str | float | None]:
+    (data_set, quantity), (before, after), found = what, single_change.numbers[what], effect.estimate
     low, high = (found and found.interval()) or (None, None)
     return {
-        "approach": ladder.approach,
-        "rung": rung.name,
-        "kind": rung.kind,
-        "title": rung.title,
+        "approach": ablation.approach,
+        "single change": single_change.name,
+        "kind": single_change.kind,
+        "title": single_change.title,
         "data set": data_set,
         "quantity": quantity,
         "from": f"{before.fit_text()} {before.source} {before.key}",
@@ -135,7 +141,7 @@ def _line(ladder: Ladder, rung: Rung, what: tuple[str, str], effect: Effect) -> 
         "difference": found.difference if found else None,
         "low": low,
         "high": high,
-        "reason": "; ".join(f"{gap.code}: {gap.reason}" for gap in effect.gaps),
+        "reason": "; ".join(f"{missing_value.code}: {missing_value.reason}" for missing_value in effect.missing_values),
     }
 
 
@@ -143,7 +149,7 @@ class Mistake(NamedTuple):
     """A mistake of a document, and the effect of correcting it alone."""
 
     approach: str
-    rung: Rung
+    single_change: SingleChange
     effects: dict[tuple[str, str], Effect]  # by data set and quantity
     p: float | None = None  # of the accuracy's change, adjusted over all mistakes by Holm; None for one seed
 
@@ -158,33 +164,43 @@ class Mistake(NamedTuple):
         return self.effects[MNIST, "accuracy"].estimate
 
 
-def mistakes(material: Material) -> list[Mistake]:
+def mistakes(inputs: Inputs) -> list[Mistake]:
     """Return the effect of each correction of each published recipe, made alone."""
     made = []
-    for ladder in chosen(()):
-        found = effects(ladder, material.numbers)
-        # A recipe's only correction has no rung of kind `ALONE`: the cumulative rung is the same change.
-        kind = ALONE if any(rung.kind == ALONE for rung, _ in found) else CUMULATIVE
-        made += [Mistake(ladder.approach, rung, changes) for rung, changes in found if rung.kind == kind]
+    for ablation in chosen(()):
+        found = effects(ablation, inputs.numbers)
+        # A recipe's only correction has no single change of kind `ALONE`: the cumulative single change is the same
+        # change.
+        kind = ALONE if any(single_change.kind == ALONE for single_change, _ in found) else CUMULATIVE
+        made += [
+            Mistake(ablation.approach, single_change, changes)
+            for single_change, changes in found
+            if single_change.kind == kind
+        ]
     adjusted = holm_over({place: one.accuracy for place, one in enumerate(made)})
     return [one._replace(p=adjusted.get(place)) for place, one in enumerate(made)]
 
 
-def mistakes_table(material: Material) -> Table:
+def mistakes_table(inputs: Inputs) -> Table:
     """Return a row for each mistake."""
-    found = mistakes(material)
+    found = mistakes(inputs)
     rows: list[list[Entry]] = [
         [
             one.approach,
-            one.rung.name,
+            one.single_change.name,
             str(one.accuracy.n) if one.accuracy else None,
             *(change_text(one.effects[what], scale, digits) for what, scale, digits in MISTAKE_COLUMNS.values()),
             None if one.p is None else p_text(one.p),
         ]
         for one in found
     ]
-    lost = dict.fromkeys(gap.reason for one in found for effect in one.effects.values() for gap in seeds_lost(effect))
-    notes = [*(f"*: {reason}" for reason in lost), *(f"{one.rung.name}: {one.rung.title}." for one in found)]
+    lost = dict.fromkeys(
+        missing_value.reason for one in found for effect in one.effects.values() for missing_value in seeds_lost(effect)
+    )
+    notes = [
+        *(f"*: {reason}" for reason in lost),
+        *(f"{one.single_change.name}: {one.single_change.title}." for one in found),
+    ]
     return Table(
         "mistakes",
         "What is each mistake of the documents worth?",
@@ -196,15 +212,15 @@ def mistakes_table(material: Material) -> Table:
         ["approach", "mistake", "n", *MISTAKE_COLUMNS, "p"],
         rows,
         notes,
-        conditions=conditions_text(material.results),
-        origin=material.results.origin(),
+        conditions=conditions_text(inputs.results),
+        origin=inputs.results.origin(),
     )
 
 
 def change_text(effect: Effect, scale: float, digits: Digits) -> str | Missing:
     """Return a difference with its interval, e.g. "+6.22 [+5.15, +7.30]"."""
     if effect.estimate is None:
-        return Missing(effect.gaps[0])
+        return Missing(effect.missing_values[0])
     text, interval = digits.text(scale * effect.estimate.difference), effect.estimate.interval()
     if interval is not None:
         text += " [{}, {}]".format(*(digits.text(scale * end) for end in interval))

@@ -1,4 +1,4 @@
-"""Makes the ladder of an approach, from its manifest (corrections, variants) and from `ladders.toml` (other rungs)."""
+"""Makes the ablation of an approach, from its manifest (corrections, variants) and `ablations.toml` (other changes)."""
 
 from __future__ import annotations
 
@@ -6,32 +6,32 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from bench.core.errors import ConfigError
-from bench.judge.ladder.file import LADDERS, RungEntry, controls, keys, measuring, question, read_entries
-from bench.judge.ladder.rungs import ALONE, CUMULATIVE, VARIANT, Keys, Ladder, Rung, between
+from bench.judge.ablation.file import ABLATIONS, SingleChangeEntry, controls, keys, measuring, question, read_entries
+from bench.judge.ablation.single_changes import ALONE, CUMULATIVE, VARIANT, Ablation, Keys, SingleChange, between
 from bench.plan.manifests import ApproachManifest
 from bench.plan.recipes import resolve
 from bench.plan.registry import manifest
 
 
-def ladder(approach: str, path: Path = LADDERS) -> Ladder:
-    """Return an approach's ladder; raises ConfigError for an unknown approach, a toy, or a bad entry of the file."""
+def ablation(approach: str, path: Path = ABLATIONS) -> Ablation:
+    """Return an approach's ablation; raises ConfigError for an unknown approach, a toy, or a bad entry of the file."""
     entry = manifest(approach)
     if entry.task != "mnist":
-        raise ConfigError(f"{approach} is not a classifier: ladders compare classifiers; see `python -m bench list`")
-    written = read_entries(path).get(approach, RungEntry())
-    where = f"ladder of {approach} in {path.name}"
+        raise ConfigError(f"{approach} is not a classifier: ablations compare classifiers; see `python -m bench list`")
+    written = read_entries(path).get(approach, SingleChangeEntry())
+    where = f"ablation of {approach} in {path.name}"
     compared = keys(written, where)
-    rungs = (
+    single_changes = (
         *_corrections(entry, compared),
         *controls(written, compared, where),
         *_variants(entry, written, compared),
         *measuring(written, approach, where),
     )
-    return Ladder(approach, written.ood, compared, rungs, question(written, where))
+    return Ablation(approach, written.ood, compared, single_changes, question(written, where))
 
 
-def _corrections(entry: ApproachManifest, compared: Keys) -> Iterator[Rung]:
-    """Yield a rung for each correction alone, then for each correction added to the ones before, up to `corrected`."""
+def _corrections(entry: ApproachManifest, compared: Keys) -> Iterator[SingleChange]:
+    """Yield a single change for each correction alone, then for each one added to those before, up to `corrected`."""
     if "corrected" not in entry.recipes:
         return
     names = entry.recipes["corrected"].corrections
@@ -47,7 +47,7 @@ def _corrections(entry: ApproachManifest, compared: Keys) -> Iterator[Rung]:
         rows = [entry.recipes[recipe].split for recipe in ("corrected", "published")]
         title = "trained on {} instead of {}".format(*rows)
         numbers = between((entry.name, reached), (entry.name, "corrected"), compared)
-        yield Rung(rows[0], CUMULATIVE, title, numbers)
+        yield SingleChange(rows[0], CUMULATIVE, title, numbers)
 
 
 def _with(entry: ApproachManifest, names: tuple[str, ...]) -> str:
@@ -58,8 +58,8 @@ def _with(entry: ApproachManifest, names: tuple[str, ...]) -> str:
     return "corrected" if same else recipe
 
 
-def _variants(entry: ApproachManifest, written: RungEntry, compared: Keys) -> Iterator[Rung]:
-    """Yield a rung for each variant of the base, and one for the base itself, if it is a variant of `published`."""
+def _variants(entry: ApproachManifest, written: SingleChangeEntry, compared: Keys) -> Iterator[SingleChange]:
+    """Yield a single change for each variant of the base, and for the base itself if it is a variant of `published`."""
     *_, own = written.base.split("+")
     for name in entry.variants if written.variants is None else written.variants:
         before = "published" if name == own else written.base
@@ -68,5 +68,7 @@ def _variants(entry: ApproachManifest, written: RungEntry, compared: Keys) -> It
         yield _trained(entry, name, VARIANT, before, after, compared)
 
 
-def _trained(entry: ApproachManifest, name: str, kind: str, before: str, after: str, compared: Keys) -> Rung:
-    return Rung(name, kind, entry.changes[name].title, between((entry.name, before), (entry.name, after), compared))
+def _trained(entry: ApproachManifest, name: str, kind: str, before: str, after: str, compared: Keys) -> SingleChange:
+    return SingleChange(
+        name, kind, entry.changes[name].title, between((entry.name, before), (entry.name, after), compared)
+    )

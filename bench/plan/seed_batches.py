@@ -1,4 +1,4 @@
-"""Group cells into computations. A computation trains one fit or, with `fit_many`, the fits of several seeds."""
+"""Group trained runs into seed batches. A seed batch trains one fit or, with `fit_many`, the fits of several seeds."""
 
 from __future__ import annotations
 
@@ -7,29 +7,29 @@ from collections.abc import Collection, Mapping, Sequence
 from bench.core.canonical import digest
 from bench.core.fits import CheckpointInfo, described
 from bench.core.store import Info, Store
-from bench.plan.cells import Cell
 from bench.plan.freshness import is_fit_stale
+from bench.plan.trained_runs import TrainedRun
 
-LARGEST = {"cpu": 8, "cuda": 16}  # most seeds of a computation: three copies of its checkpoint stay under 2 GiB
+LARGEST = {"cpu": 8, "cuda": 16}  # most seeds of a seed batch: three copies of its checkpoint stay under 2 GiB
 
 
-def arrange(cells: Sequence[Cell], store: Store, finished: Collection[str] = ()) -> list[list[Cell]]:
-    """Group cells into computations, in the order of the cells.
+def arrange(trained_runs: Sequence[TrainedRun], store: Store, finished: Collection[str] = ()) -> list[list[TrainedRun]]:
+    """Group trained runs into seed batches, in the order of the trained runs.
 
-    Seeds of one recipe share a computation, unless only one is left or a seed has a checkpoint of its own.
+    Seeds of one recipe share a seed batch, unless only one is left or a seed has a checkpoint of its own.
 
-    Finished cells are not computed, but they count when seeds are divided among computations. So an interrupted
-    computation keeps its seeds, and finds its checkpoint, even if other seeds have finished since.
+    Finished trained runs are not computed, but they count when seeds are divided among seed batches. So an interrupted
+    seed batch keeps its seeds, and finds its checkpoint, even if other seeds have finished since.
 
     Args:
-        cells: all cells that were asked for.
+        trained_runs: all trained runs that were asked for.
         store: where kept fits are looked for.
-        finished: keys of the cells that need no computation.
+        finished: keys of the trained runs that need no seed batch.
     """
-    fits: dict[str, list[Cell]] = {}
-    for cell in cells:
-        fits.setdefault(cell.fit_key, []).append(cell)
-    batches: dict[str, list[list[Cell]]] = {}
+    fits: dict[str, list[TrainedRun]] = {}
+    for trained_run in trained_runs:
+        fits.setdefault(trained_run.fit_key, []).append(trained_run)
+    batches: dict[str, list[list[TrainedRun]]] = {}
     for fit_key, members in fits.items():
         batches.setdefault(members[0].together or fit_key, []).append(members)
     groups = []
@@ -41,24 +41,24 @@ def arrange(cells: Sequence[Cell], store: Store, finished: Collection[str] = ())
     return groups
 
 
-def _groups(fits: list[list[Cell]], store: Store) -> list[list[Cell]]:
-    """Return the computations for the fits of one recipe; each fit is given by its cells."""
-    groups: list[list[Cell]] = []
-    together: list[list[Cell]] = []
+def _groups(fits: list[list[TrainedRun]], store: Store) -> list[list[TrainedRun]]:
+    """Return the seed batches for the fits of one recipe; each fit is given by its trained runs."""
+    groups: list[list[TrainedRun]] = []
+    together: list[list[TrainedRun]] = []
     for members in fits:
         has_own = store.fit_path(members[0].fit_key, "checkpoint").exists()
         (together if members[0].together and not has_own else groups).append(members)
     if together:
-        groups.append([cell for members in together for cell in members])
+        groups.append([trained_run for members in together for trained_run in members])
     return groups
 
 
-def fit_keys(group: Sequence[Cell]) -> list[str]:
+def fit_keys(group: Sequence[TrainedRun]) -> list[str]:
     """Return the fit key of every seed of a group."""
-    return list(dict.fromkeys(cell.fit_key for cell in group))
+    return list(dict.fromkeys(trained_run.fit_key for trained_run in group))
 
 
-def checkpoint_key(group: Sequence[Cell]) -> str:
+def checkpoint_key(group: Sequence[TrainedRun]) -> str:
     """Return the key of a group's checkpoint: the key of its one fit, or one made of the fit keys of all seeds."""
     keys = fit_keys(group)
     return digest(sorted(keys)) if len(keys) > 1 else keys[0]

@@ -1,4 +1,4 @@
-"""Turn a selection of approaches, recipes, protocols and seeds into cells with keys."""
+"""Turn a selection of approaches, recipes, protocols and seeds into trained runs with keys."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import NamedTuple
 from bench.core.canonical import digest
 from bench.core.errors import BenchError, BrokenApproach, ConfigError, check_known
 from bench.core.precision import check_precision
-from bench.core.reasons import Reason, told
+from bench.core.reasons import Reason, message_reason
 from bench.core.records import Naming, RecipeValue, Versions
 from bench.data.manifest import TASKS, data_hashes
 from bench.plan.freshness import versions_of
@@ -20,13 +20,13 @@ from bench.plan.registry import manifest, of_group
 
 PROTOCOLS = ("published", "common", "shift")
 USUAL_PROTOCOLS = ("published", "common")  # if the user names no protocol
-USUAL_CELLS = (("published", "published"), ("published", "common"), ("corrected", "common"))
-"""Recipe and protocol of the three cells that are run if the user names no recipe."""
+USUAL_TRAINED_RUNS = (("published", "published"), ("published", "common"), ("corrected", "common"))
+"""Recipe and protocol of the three trained runs that are run if the user names no recipe."""
 
 
 @dataclass(frozen=True)
-class Cell:
-    """One approach x recipe x protocol with one seed. Each cell gets one record."""
+class TrainedRun:
+    """One approach x recipe x protocol with one seed. Each trained run gets one record."""
 
     approach: str
     recipe: str
@@ -66,7 +66,7 @@ class Cell:
         )
 
     def title(self) -> str:
-        """Return the cell's name for people."""
+        """Return the trained run's name for people."""
         return self.naming().title
 
 
@@ -76,7 +76,7 @@ class Selection:
 
     approaches: tuple[str, ...] = ()  # empty: all of the group
     group: str = DOCUMENTS  # used if no approaches are named
-    recipes: tuple[str, ...] = ()  # empty: those of USUAL_CELLS, and the variants marked in_all
+    recipes: tuple[str, ...] = ()  # empty: those of USUAL_TRAINED_RUNS, and the variants marked in_all
     protocols: tuple[str, ...] = ()  # empty: USUAL_PROTOCOLS
     seeds: tuple[int, ...] = (0,)
     profile: str = "full"
@@ -85,8 +85,8 @@ class Selection:
     apart: bool = False  # fit every seed by itself
 
 
-def cells(selection: Selection) -> list[Cell]:
-    """Return the selected cells; cells of one fit are next to each other. Raises ConfigError for an unknown name."""
+def trained_runs(selection: Selection) -> list[TrainedRun]:
+    """Return the selected runs; runs of one fit are next to each other. Raises ConfigError for an unknown name."""
     budget = profile(selection.profile)
     check_known("protocol", PROTOCOLS, *selection.protocols)
     check_precision(selection.precision, selection.device)
@@ -94,17 +94,17 @@ def cells(selection: Selection) -> list[Cell]:
         raise ConfigError(f"seed {min(selection.seeds)} is negative; give seeds from 0")
     names = selection.approaches or tuple(of_group(selection.group))
     chosen = [manifest(name) for name in dict.fromkeys(names)]
-    found: list[Cell] = []
+    found: list[TrainedRun] = []
     for entry in chosen:
         pairs = _pairs(entry, selection, budget.task)
         made = {name: _made(entry, resolve(entry, name), budget) for name, _ in pairs}
         found += [
-            _cell(entry, made[recipe], protocol, seed, budget, selection)
+            _trained_run(entry, made[recipe], protocol, seed, budget, selection)
             for seed in selection.seeds
             for recipe, protocol in pairs
         ]
     if not found:
-        raise ConfigError("the selection holds no cell; see `python -m bench list` for recipes and protocols")
+        raise ConfigError("the selection holds no trained run; see `python -m bench list` for recipes and protocols")
     return found
 
 
@@ -115,7 +115,7 @@ def _pairs(entry: ApproachManifest, selection: Selection, task: str) -> list[tup
     if selection.recipes:
         pairs = [(recipe, protocol) for recipe in dict.fromkeys(selection.recipes) for protocol in USUAL_PROTOCOLS]
     else:
-        pairs = [(recipe, protocol) for recipe, protocol in USUAL_CELLS if recipe in entry.recipes]
+        pairs = [(recipe, protocol) for recipe, protocol in USUAL_TRAINED_RUNS if recipe in entry.recipes]
         pairs += [(f"published+{name}", "common") for name, change in entry.changes.items() if change.in_all]
     wanted, found = selection.protocols or USUAL_PROTOCOLS, []
     for recipe, protocol in pairs:
@@ -128,9 +128,9 @@ def _pairs(entry: ApproachManifest, selection: Selection, task: str) -> list[tup
     return [pair for pair in found if pair[1] in wanted]
 
 
-def _cell(
+def _trained_run(
     entry: ApproachManifest, made: _Made, protocol: str, seed: int, budget: Profile, selection: Selection
-) -> Cell:
+) -> TrainedRun:
     recipe, values, skip = made
     is_plain = selection.precision in ("float32", "float64") and selection.device == "cpu"
     if entry.cpu_float32_only and not is_plain:
@@ -146,7 +146,7 @@ def _cell(
     }
     fit_key = digest({**fitted, "seed": seed})
     can_share = "fit_many" in entry.capabilities and not selection.apart and not skip
-    return Cell(
+    return TrainedRun(
         approach=entry.name,
         recipe=recipe.name,
         protocol=protocol,
@@ -203,7 +203,7 @@ def _made(entry: ApproachManifest, recipe: Recipe, budget: Profile) -> _Made:
     A broken approach of a user must not stop the other approaches. It has the recipe's own values only.
     """
     absent = entry.missing_framework()
-    skip = told("no-framework", absent) if absent else None
+    skip = message_reason("no-framework", absent) if absent else None
     try:
         if entry.module and not absent:
             return _Made(recipe, dataclasses.asdict(build(entry, recipe, budget)), None)
@@ -212,4 +212,4 @@ def _made(entry: ApproachManifest, recipe: Recipe, budget: Profile) -> _Made:
         if not entry.module:
             raise
         kind = "broken-approach" if isinstance(error, BrokenApproach) else "unsupported"
-        return _Made(recipe, recipe.values, skip or told(kind, error))
+        return _Made(recipe, recipe.values, skip or message_reason(kind, error))

@@ -15,30 +15,30 @@ from numpy.typing import NDArray
 
 from bench.core.errors import BenchError
 from bench.core.folder import Problem
-from bench.core.records import Reading, Record
+from bench.core.records import DerivedMetrics, Record
 from bench.core.row_scores import Scores
 from bench.core.store import Store
+from bench.judge.ablation import derived_metrics
+from bench.judge.ablation.effects import Numbers
 from bench.judge.claims import Claim, ClaimRow, load_claims, match
-from bench.judge.ladder import readings
-from bench.judge.ladder.effects import Numbers
 from bench.judge.results import Results, described, select
 from bench.judge.samples import Samples
 from bench.judge.stats.verdicts import Judgement, judge
 from bench.plan.manifests import DOCUMENTS, GROUPS, ApproachGroup, ApproachManifest
 from bench.plan.registry import group_of, manifests, of_group
-from bench.show.beside import MINE, Beside, beside
 from bench.show.table import Table, sources_of
+from bench.show.with_baseline import MINE, WithBaseline, with_baseline
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from bench.show.frame import Cells, SeedNumbers  # imports pandas, which verdicts need not
+    from bench.show.frame import SeedNumbers, TrainedRuns  # imports pandas, which verdicts need not
 
 RecordsByRecipe: TypeAlias = Mapping[tuple[str, str], Sequence[Record]]
 """Records by approach and recipe."""
 
 
-class Material:
+class Inputs:
     """The records of a results folder, and what is computed from them. Each part is computed once, when first used."""
 
     def __init__(
@@ -53,9 +53,9 @@ class Material:
     ) -> None:
         """Take a results folder and the conditions of the records that count; a missing folder counts as empty.
 
-        Tables and figures also show the records of the folder `baseline`, in cells that `root` has not finished. Only
-        records of approaches of `group` count. Without `reads_others`, no file of another group's approaches is opened,
-        so that none of them is a problem.
+        Tables and figures also show the records of the folder `baseline`, in trained runs that `root` has not finished.
+        Only records of approaches of `group` count. Without `reads_others`, no file of another group's approaches is
+        opened, so that none of them is a problem.
         """
         self.store = Store(root)
         has_baseline = baseline is not None and baseline.resolve() != root.resolve()
@@ -84,20 +84,20 @@ class Material:
         return [one for one in records if group_of(one.approach) == self.group], problems
 
     @cached_property
-    def beside(self) -> Beside:
+    def with_baseline(self) -> WithBaseline:
         """The folder's records beside the baseline's, of all conditions."""
-        return beside(self._stored[0], self._of_baseline[0], (self.profile, self.device, self.precision))
+        return with_baseline(self._stored[0], self._of_baseline[0], (self.profile, self.device, self.precision))
 
-    def of_other_group(self, group: ApproachGroup) -> Material:
+    def of_other_group(self, group: ApproachGroup) -> Inputs:
         """Return the same folder under the same conditions, with the records of another group of approaches."""
         baseline = None if self._baseline is None else self._baseline.root
         conditions = (self.profile, self.device, self.precision)
-        other = Material(self.store.root, *conditions, baseline, group, self.reads_others)
+        other = Inputs(self.store.root, *conditions, baseline, group, self.reads_others)
         other._read_once = self._read_once  # no file is read twice
         return other
 
-    def of_approach(self, name: str) -> Material:
-        """Return the material of the group of an approach."""
+    def of_approach(self, name: str) -> Inputs:
+        """Return the inputs of the group of an approach."""
         group = group_of(name)
         return self if group == self.group else self.of_other_group(group)
 
@@ -107,7 +107,7 @@ class Material:
         Lines of the CSV file are kept with their rows; without a line for each row, the file has the rows.
         """
         groups = (self if group == self.group else self.of_other_group(group) for group in GROUPS)
-        own = {key for one in groups for key in one.beside.own_keys}
+        own = {key for one in groups for key in one.with_baseline.own_keys}
         kept = [not own.isdisjoint(key for entry in row for key in sources_of(entry)) for row in table.rows]
         lines = table.lines if len(table.lines) == len(table.rows) else ()
         return replace(table, rows=list(compress(table.rows, kept)), lines=list(compress(lines, kept)))
@@ -115,16 +115,16 @@ class Material:
     @property
     def records(self) -> Sequence[Record]:
         """The records of all conditions."""
-        return self.beside.records
+        return self.with_baseline.records
 
     @cached_property
     def results(self) -> Results:
-        """The records of this profile, device and precision, by cell."""
+        """The records of this profile, device and precision, by trained run."""
         return self.of_profile(self.profile)
 
     def of_profile(self, profile: str) -> Results:
         """Return the records of a profile, on this device and in this precision."""
-        return self._results(self.records, self.beside.manifests(of_group(self.group)), profile)
+        return self._results(self.records, self.with_baseline.manifests(of_group(self.group)), profile)
 
     def _results(self, records: Sequence[Record], known: Mapping[str, ApproachManifest], profile: str) -> Results:
         return Results(select(records, profile, self.device, self.precision, self._stored[1]), known)
@@ -134,24 +134,24 @@ class Material:
         """The same records as a tidy frame with the columns of `bench.show.frame.COLUMNS`."""
         from bench.show.frame import frame_of  # here and below: verdicts need no pandas
 
-        own = self.beside.own_keys
+        own = self.with_baseline.own_keys
         return frame_of(self.results.records, lambda record: "own" if record.key in own else "baseline")
 
     @cached_property
-    def _cells(self) -> Cells:
-        from bench.show.frame import Cells
+    def _trained_runs(self) -> TrainedRuns:
+        from bench.show.frame import TrainedRuns
 
-        return Cells(self.frame)
+        return TrainedRuns(self.frame)
 
     def sample(
         self, approach: str, recipe: str, protocol: str, metric: str, among: Callable[[SeedNumbers], bool] | None = None
     ) -> Samples:
-        """Return a metric of every seed of a cell under the material's conditions, or of some seeds."""
-        return self._cells.sample(approach, recipe, protocol, metric, among)
+        """Return a metric of every seed of a trained run under the inputs's conditions, or of some seeds."""
+        return self._trained_runs.sample(approach, recipe, protocol, metric, among)
 
     def seeds(self, approach: str, recipe: str, protocol: str) -> Mapping[int, SeedNumbers]:
-        """Return the numbers of every seed of a cell under the material's conditions."""
-        return self._cells.seeds(approach, recipe, protocol)
+        """Return the numbers of every seed of a trained run under the inputs's conditions."""
+        return self._trained_runs.seeds(approach, recipe, protocol)
 
     @cached_property
     def paper(self) -> Results:
@@ -174,32 +174,34 @@ class Material:
         return judge(self.rows)
 
     @cached_property
-    def _own_readings(self) -> tuple[Sequence[Reading], Sequence[Problem]]:
-        return readings.read_all(self.store)
+    def _own_derived_metrics(self) -> tuple[Sequence[DerivedMetrics], Sequence[Problem]]:
+        return derived_metrics.read_all(self.store)
 
     @cached_property
-    def readings(self) -> Sequence[Reading]:
+    def derived_metrics(self) -> Sequence[DerivedMetrics]:
         """Numbers that were read from kept fits, because no record has them."""
-        others = readings.read_all(self._baseline)[0] if self._baseline else ()
-        return [*others, *self._own_readings[0]]
+        others = derived_metrics.read_all(self._baseline)[0] if self._baseline else ()
+        return [*others, *self._own_derived_metrics[0]]
 
     @cached_property
     def numbers(self) -> Numbers:
-        """The numbers that ladders compare, from records and readings; no approach is named `mine: NAME` here."""
+        """The numbers that ablations compare, from records and derived metrics; no approach is called `mine: NAME`."""
         results = (
-            self._results(self.beside.plain, of_group(self.group), self.profile) if self.beside.new else self.results
+            self._results(self.with_baseline.plain, of_group(self.group), self.profile)
+            if self.with_baseline.new
+            else self.results
         )
-        return Numbers(results, self.readings)
+        return Numbers(results, self.derived_metrics)
 
     @property
     def problems(self) -> list[str]:
         """Return for each file that cannot be trusted what is wrong with it."""
         of_records = (*self._stored[1], *self._of_baseline[1])
-        return [one.reason for one in (*of_records, *self._own_readings[1])]
+        return [one.reason for one in (*of_records, *self._own_derived_metrics[1])]
 
     def finished(self, approach: str, recipe: str = "published", protocol: str = "common") -> list[Record]:
-        """Return the finished records of a cell, by seed."""
-        found = [record for record in self.results.cell(approach, recipe, protocol) if record.outcome == "done"]
+        """Return the finished records of a trained run, by seed."""
+        found = [record for record in self.results.trained_run(approach, recipe, protocol) if record.outcome == "done"]
         return sorted(found, key=lambda record: record.seed)
 
     def classifiers(self, recipe: str = "published") -> list[str]:
@@ -220,7 +222,7 @@ class Material:
     def scores(self, record: Record) -> Scores:
         """Return the per-row scores of a record; empty if the file beside the record is missing."""
         if record.key not in self._scores:
-            is_own = record.key in self.beside.own_keys
+            is_own = record.key in self.with_baseline.own_keys
             store = self.store if self._baseline is None or is_own else self._baseline
             named = structs.replace(record, approach=record.approach.removeprefix(MINE))
             self._scores[record.key] = store.scores(named)

@@ -1,7 +1,7 @@
-"""Makes readings: loads stored posteriors and measures the numbers that a ladder or a figure needs and no record has.
+"""Makes derived metrics: loads stored posteriors and measures what an ablation or a figure needs and no record has.
 
-A reading uses the data sets, the draws and the precision of the common protocol, so that it can be compared with the
-record of the same fit. `bench.judge.ladder.readers` defines the numbers.
+A derived metric uses the data sets, the draws and the precision of the common protocol, so that it can be compared with
+the record of the same fit. `bench.judge.ablation.readers` defines the numbers.
 """
 
 from __future__ import annotations
@@ -18,37 +18,37 @@ from bench.core.errors import BenchError
 from bench.core.fits import read_posterior
 from bench.core.metric_table import N_CLASSES
 from bench.core.precision import computing_in, dtype_of, without_denormals
-from bench.core.records import SCHEMA, Reading, Record, Timings
+from bench.core.records import SCHEMA, DerivedMetrics, Record, Timings
 from bench.core.store import Store
 from bench.data.splits import load_split
 from bench.interface import Task
-from bench.judge.ladder.readers import read_keys
-from bench.judge.ladder.readings import VERSION, folder, keys_of, read_all
-from bench.judge.ladder.rungs import Ladder
+from bench.judge.ablation.derived_metrics import VERSION, folder, keys_of, read_all
+from bench.judge.ablation.readers import read_keys
+from bench.judge.ablation.single_changes import Ablation
 from bench.measure.measuring import posterior_of
 from bench.measure.protocols import Common
-from bench.plan.freshness import READING, is_fit_stale, versions_of
+from bench.plan.freshness import DERIVED, is_fit_stale, versions_of
 from bench.plan.recipes import build, profile, resolve
 from bench.plan.registry import manifest
 from bench.run.existing import has_come
 
 
 def read_missing(
-    ladder: Ladder, records: Iterable[Record], store: Store, data_dir: Path | None, tell: Callable[[str], None]
+    ablation: Ablation, records: Iterable[Record], store: Store, data_dir: Path | None, tell: Callable[[str], None]
 ) -> list[str]:
-    """Make the readings that are missing or incomplete, and return why others could not be made.
+    """Make the derived metrics that are missing or incomplete, and return why others could not be made.
 
     Args:
-        ladder: says which numbers are needed.
+        ablation: says which numbers are needed.
         records: of one profile, device and precision, finished or not; those of the approach's published fits count.
-        store: has the posteriors, and gets the readings.
+        store: has the posteriors, and gets the derived metrics.
         data_dir: folder to look for data sets in first.
         tell: called with a line before each fit is read.
     """
-    have = {reading.fit_key: reading for reading in read_all(store)[0]}
-    wanted, reasons = keys_of(ladder), []
+    have = {derived.fit_key: derived for derived in read_all(store)[0]}
+    wanted, reasons = keys_of(ablation), []
     for record in records if wanted else ():
-        if record.outcome != "done" or record.combination != (ladder.approach, "published", "common"):
+        if record.outcome != "done" or record.combination != (ablation.approach, "published", "common"):
             continue
         old = have.get(record.fit_key)
         if old is not None and _is_complete(old, wanted, data_dir):
@@ -58,7 +58,7 @@ def read_missing(
         if kept is None or is_fit_stale(record.approach, kept[1].versions):
             reasons.append(f"{name}: {store.root} has no usable posterior of it; another --results trains it again")
             continue
-        tell(f"reading {name}")
+        tell(f"derived metric {name}")
         try:
             folder(store).write(_read(record, kept[0], wanted, data_dir))
         except BenchError as error:
@@ -66,13 +66,15 @@ def read_missing(
     return reasons
 
 
-def _is_complete(reading: Reading, wanted: Sequence[str], data_dir: Path | None) -> bool:
-    """Return whether a reading has every number or its reason, and no missing data set has come since."""
-    is_whole = all(key in reading.metrics or key in reading.missing for key in wanted)
-    return is_whole and not has_come(reading.missing, data_dir)
+def _is_complete(derived: DerivedMetrics, wanted: Sequence[str], data_dir: Path | None) -> bool:
+    """Return whether a derived metric has every number or its reason, and no missing data set has come since."""
+    is_whole = all(key in derived.metrics or key in derived.missing for key in wanted)
+    return is_whole and not has_come(derived.missing, data_dir)
 
 
-def _read(record: Record, arrays: Mapping[str, torch.Tensor], keys: Sequence[str], data_dir: Path | None) -> Reading:
+def _read(
+    record: Record, arrays: Mapping[str, torch.Tensor], keys: Sequence[str], data_dir: Path | None
+) -> DerivedMetrics:
     entry, budget, seed = manifest(record.approach), profile(record.profile), record.seed
     recipe = resolve(entry, record.recipe)
     approach = build(entry, recipe, budget)
@@ -84,23 +86,23 @@ def _read(record: Record, arrays: Mapping[str, torch.Tensor], keys: Sequence[str
         protocol = Common(entry, seed, budget, data_dir, device, dtype_of(record.precision))
         metrics, missing = read_keys(posterior, protocol, keys)
     made = environment.describe(torch.get_num_threads())
-    return Reading(
+    return DerivedMetrics(
         schema=SCHEMA,
         approach=record.approach,
         recipe=record.recipe,
-        protocol=READING,
+        protocol=DERIVED,
         profile=record.profile,
         seed=seed,
         device=record.device,
         precision=record.precision,
         fit_key=record.fit_key,
-        key=digest({"fit": record.fit_key, "reading": VERSION}),
+        key=digest({"fit": record.fit_key, "derived": VERSION}),
         version=VERSION,
         outcome="done",
         reason=None,
         metrics=metrics,
         missing=missing,
-        versions=versions_of(entry, recipe, READING),
+        versions=versions_of(entry, recipe, DERIVED),
         epochs=[],
         timings=Timings(),
         provenance=msgspec.structs.replace(made, measured=environment.now()),

@@ -1,4 +1,4 @@
-"""The answer to a ladder's question, as numbers; `bench.show.tables.answer` puts it into words."""
+"""The answer to an ablation's question, as numbers; `bench.show.tables.answer` puts it into words."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from bench.core.errors import unknown_name
+from bench.judge.ablation.effects import Effect, Numbers
+from bench.judge.ablation.single_changes import Estimator, Question, Step
 from bench.judge.claims import Claim, in_claim_unit
 from bench.judge.comparison import LEVEL, Estimate, paired
-from bench.judge.ladder.effects import Effect, Numbers
-from bench.judge.ladder.rungs import Estimator, Question, Step
 from bench.judge.samples import Samples
 
 
@@ -70,7 +70,7 @@ def find(question: Question, numbers: Numbers, claims: Iterable[Claim]) -> Answe
     known = {claim.id: claim for claim in claims}
     for name in (question.claim, question.baseline):
         if name not in known:
-            raise unknown_name("claim of a ladder", name, known)
+            raise unknown_name("claim of an ablation", name, known)
     claim = known[question.claim]
     walks = tuple(_walk(estimator, question.steps, numbers, claim) for estimator in question.estimators)
     first, *others = (estimator.of(question.steps[-1]) for estimator in question.estimators)
@@ -90,9 +90,9 @@ def _walk(estimator: Estimator, steps: Sequence[Step], numbers: Numbers, claim: 
     levels = tuple(
         Samples(
             {seed: in_claim_unit(claim, value) for seed, value in values.items() if seed in same or not same},
-            None if values else gaps[0],
+            None if values else missing_values[0],
         )
-        for values, gaps in found
+        for values, missing_values in found
     )
     added = {
         step.name: _effect(numbers.effect(before, after), claim)
@@ -109,7 +109,7 @@ def _effect(effect: Effect, claim: Claim) -> Effect:
         side.converted(lambda value: in_claim_unit(claim, value)).by_seed
         for side in (effect.estimate.first, effect.estimate.second)
     )
-    return Effect(paired(before, after), effect.gaps)
+    return Effect(paired(before, after), effect.missing_values)
 
 
 def _lead(largest: Estimate, following: Estimate) -> Estimate | None:

@@ -1,6 +1,6 @@
 """A user's records beside those of a baseline: which of them count, and how a reader tells them apart.
 
-In a cell that the user has finished, the user's records count. An approach that only the user has is shown as
+In a trained run that the user has finished, the user's records count. An approach that only the user has is shown as
 `mine: NAME`.
 """
 
@@ -13,18 +13,18 @@ from functools import cached_property
 from msgspec import structs
 
 from bench.core.records import Record
-from bench.judge.samples import Gap
+from bench.judge.samples import MissingValue
 from bench.plan.freshness import is_stale
 from bench.plan.manifests import ApproachManifest
 from bench.show.table import Entry, Linked, Measured, Table
 
 MINE = "mine: "
-MARK = Gap("mine", "measured from your records; what is not marked comes with the suite")
+MARK = MissingValue("mine", "measured from your records; what is not marked comes with the suite")
 
 
 @dataclass(frozen=True)
-class Beside:
-    """A user's records, and a baseline's records of other cells."""
+class WithBaseline:
+    """A user's records, and a baseline's records of other trained runs."""
 
     own: Sequence[Record]
     others: Sequence[Record] = ()
@@ -77,25 +77,27 @@ class Beside:
         return replace(table, rows=[[*map(marked, row)] for row in table.rows])
 
     def said(self, shown: Iterable[Record]) -> str:
-        """Return a sentence for captions: which cells of these records are the user's and not named `mine: NAME`.
+        """Return a sentence for captions: which runs of these records are the user's and not named `mine: NAME`.
 
         '' if there are none, or if no record is the baseline's.
         """
         own = [one for one in shown if one.key in self.own_keys and one.outcome == "done"] if self.others else []
-        cells = {f"{one.approach} {one.recipe} x {one.protocol}" for one in own if not one.approach.startswith(MINE)}
-        return f"Yours: {', '.join(sorted(cells))}." if cells else ""
+        trained_runs = {
+            f"{one.approach} {one.recipe} x {one.protocol}" for one in own if not one.approach.startswith(MINE)
+        }
+        return f"Yours: {', '.join(sorted(trained_runs))}." if trained_runs else ""
 
 
-def beside(own: Sequence[Record], baseline: Sequence[Record], conditions: tuple[str, str, str]) -> Beside:
-    """Return a user's records, and a baseline's records of the cells that the user has not finished.
+def with_baseline(own: Sequence[Record], baseline: Sequence[Record], conditions: tuple[str, str, str]) -> WithBaseline:
+    """Return a user's records, and a baseline's records of the trained runs that the user has not finished.
 
-    Return the user's alone if none of the baseline's has these conditions (profile, device, precision). In a cell that
-    the baseline has and the user has not finished, the user's records do not count.
+    Return the user's alone if none of the baseline's has these conditions (profile, device, precision). In a trained
+    run that the baseline has and the user has not finished, the user's records do not count.
     """
     taken = {record.series for record in own if record.outcome == "done" and not is_stale(record)}
     others = [record for record in baseline if record.series not in taken]
     if not any(record.conditions == conditions for record in others):
-        return Beside(own)
+        return WithBaseline(own)
     there = {record.series for record in others}
     kept = [record for record in own if record.series in taken or record.series not in there]
-    return Beside(kept, others, frozenset(record.approach for record in baseline))
+    return WithBaseline(kept, others, frozenset(record.approach for record in baseline))

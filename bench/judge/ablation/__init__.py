@@ -1,0 +1,1 @@
+"""Ablations: from the published to the corrected number, one change at a time."""

@@ -1,1 +1,0 @@
-"""Ladders: from the published to the corrected number, one change at a time."""
