@@ -21,7 +21,7 @@ from bench.plan.freshness import is_stale
 from bench.plan.seed_batches import arrange, checkpoint_key, fit_keys
 from bench.plan.trained_runs import TrainedRun
 from bench.run.executors import threads_of_a_fit
-from bench.run.existing import existing, final, is_final
+from bench.run.existing import existing, is_final
 from bench.show.table import Table
 from bench.show.terminal import shown
 
@@ -62,9 +62,16 @@ def add_status(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(action=_status)
 
 
-def _pending(chosen: Sequence[TrainedRun], store: Store) -> dict[str, list[TrainedRun]]:
-    """Map the key of each pending run to its seed batch."""
-    finished = {trained_run.key for trained_run in chosen if final(trained_run, store) is not None}
+def _stored(chosen: Sequence[TrainedRun], store: Store) -> dict[str, Record | None]:
+    """Return the stored records by key."""
+    return {trained_run.key: existing(trained_run, store) for trained_run in chosen}
+
+
+def _pending(
+    chosen: Sequence[TrainedRun], store: Store, stored: Mapping[str, Record | None]
+) -> dict[str, list[TrainedRun]]:
+    """Map the key of each pending run to its seed batch; `stored`: from `_stored`."""
+    finished = {key for key, record in stored.items() if record is not None and is_final(record)}
     return {trained_run.key: group for group in arrange(chosen, store, finished) for trained_run in group}
 
 
@@ -72,7 +79,7 @@ def _plan(arguments: argparse.Namespace) -> int:
     chosen = select(arguments)
     store = Store(arguments.results)
     a_fits_threads = threads_of_a_fit("process", arguments.threads, arguments.workers)
-    to_do = _pending(chosen, store)
+    to_do = _pending(chosen, store, _stored(chosen, store))
     pending = [trained_run for trained_run in chosen if trained_run.key in to_do and not trained_run.skip]
     speed = speed_here(chosen[0].device, a_fits_threads) if pending else Speed(None)
     costs = estimates(pending, store.records_of(trained_run.approach for trained_run in pending)[0], speed)
@@ -136,12 +143,13 @@ def _busy(speed: Speed) -> list[str]:
 def _status(arguments: argparse.Namespace) -> int:
     chosen = select(arguments)
     store = Store(arguments.results)
-    to_do = _pending(chosen, store)
+    stored = _stored(chosen, store)
+    to_do = _pending(chosen, store, stored)
     rows = []
     is_complete = True
     details: dict[str, str] = {}  # traceback and output of each failed trained run, by its title
     for trained_run in chosen:
-        record = existing(trained_run, store)
+        record = stored[trained_run.key]
         if record is not None and record.detail:
             lines = visible(record.detail).rstrip().splitlines()
             details[trained_run.title()] = "\n".join(line[:LONGEST_LINE] for line in lines)[-MOST_PRINTED:]
