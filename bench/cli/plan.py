@@ -12,6 +12,7 @@ import psutil
 from bench.cli import INCOMPLETE
 from bench.cli.options import add_selection, add_wide, select, threads, workers
 from bench.core import locks
+from bench.core.folder import name_once
 from bench.core.reasons import in_words
 from bench.core.records import Record
 from bench.core.store import Store
@@ -75,6 +76,12 @@ def _pending(
     return {trained_run.key: group for group in arrange(chosen, store, finished) for trained_run in group}
 
 
+def _name_problems(chosen: Sequence[TrainedRun], store: Store) -> None:
+    """Name the files of the chosen approaches that cannot be read, such as those of an older version."""
+    for problem in store.records_of(trained_run.approach for trained_run in chosen)[1]:
+        name_once(problem.reason)
+
+
 def _plan(arguments: argparse.Namespace) -> int:
     chosen = select(arguments)
     store = Store(arguments.results)
@@ -83,6 +90,7 @@ def _plan(arguments: argparse.Namespace) -> int:
     pending = [trained_run for trained_run in chosen if trained_run.key in to_do and not trained_run.skip]
     speed = speed_here(chosen[0].device, a_fits_threads) if pending else Speed(None)
     costs = estimates(pending, store.records_of(trained_run.approach for trained_run in pending)[0], speed)
+    _name_problems(chosen, store)
     rows, seconds = _planned(chosen, store, to_do, costs)
     known = time_for(seconds, arguments.workers or 1)
     unknown = sum(row.training is None or row.measuring is None for row in rows)
@@ -145,6 +153,7 @@ def _status(arguments: argparse.Namespace) -> int:
     store = Store(arguments.results)
     stored = _stored(chosen, store)
     to_do = _pending(chosen, store, stored)
+    _name_problems(chosen, store)
     rows = []
     is_complete = True
     details: dict[str, str] = {}  # traceback and output of each failed trained run, by its title

@@ -110,3 +110,16 @@ def test_a_path_that_begins_with_a_tilde_is_below_the_users_folder(tmp_path, mon
     assert main(["data", "list", "--data-dir=~/mine"]) == 0
     assert main(["data", "list", "--data-dir=~/other"]) == USAGE
     assert "~/other is not a folder" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", ["status", "plan"])
+def test_records_of_an_older_version_are_named_in_one_line(command, elsewhere, caplog):
+    archive = RESULTS / "records" / "uniform.jsonl"
+    folder = elsewhere / "results" / "records" / "uniform"
+    folder.mkdir(parents=True)
+    for number, line in enumerate(archive.read_bytes().splitlines()[:2]):
+        (folder / f"{number}.json").write_bytes(line.replace(b'"schema":3', b'"schema":2'))
+    main([command, "uniform", "--profile", "smoke", "--results", str(elsewhere / "results")])  # named once a process
+    (message,) = [one.getMessage() for one in caplog.records]
+    assert "2 records" in message
+    assert "version 0.1 of this suite reads it" in message
