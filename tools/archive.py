@@ -18,7 +18,7 @@ from bench.cli import FAILED
 from bench.cli.main import Parser, guarded
 from bench.cli.options import given_folder
 from bench.core.errors import StoreError
-from bench.core.files import remove, write_atomically
+from bench.core.files import is_there, remove, write_atomically
 from bench.core.folder import ARCHIVE, FILE, SealedFolder, T
 from bench.core.project import RESULTS
 from bench.core.records import Record
@@ -42,6 +42,9 @@ def main() -> int:
 
 def _archive(results: Path) -> int:
     store = Store(results)
+    problems = store.all_records()[1]
+    if problems:
+        raise StoreError(problems[0].reason)
     archive_scores(store)
     moved = sum(map(archive_folder, (store.folder, derived_metrics.folder(store))))
     records, problems = Store(results).all_records()
@@ -54,9 +57,10 @@ def _archive(results: Path) -> int:
 
 def _check(results: Path) -> int:
     records, problems = Store(results).all_records()
-    is_same = not problems and (results / METRICS).read_bytes() == metrics_csv(records)
+    path = results / METRICS
+    is_same = not problems and is_there(path) and path.read_bytes() == metrics_csv(records)
     if not is_same:
-        print(f"{results / METRICS} is not that of the records; `python -m tools.archive` makes it", file=sys.stderr)
+        print(f"{path} is not that of the records; `python -m tools.archive` makes it", file=sys.stderr)
     return 0 if is_same else FAILED
 
 
@@ -78,8 +82,11 @@ def archive_folder(folder: SealedFolder[T]) -> int:
 
 
 def archive_scores(store: Store) -> None:
-    """Move the scores of seed 0 into the archives."""
+    """Move the scores of seed 0 into the archives; raises StoreError if scores are damaged, and moves none then."""
     records, _ = store.all_records()
+    damaged = next((one for one in records if store.has_damaged_scores(one)), None)
+    if damaged is not None:  # they would be gone from the archive
+        raise StoreError(f"the scores of {damaged.title} are damaged; `bench run` makes them again")
     for approach in sorted({path.parent.name for path in store.records.glob("*/*__seed0__*.npz")}):
         own = [record for record in records if (record.approach, record.seed) == (approach, 0)]
         scores = {store.scores_prefix(record): found for record in own if (found := store.scores(record))}
@@ -93,7 +100,7 @@ def metrics_csv(records: Iterable[Record]) -> bytes:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(COLUMNS)
-    writer.writerows(sorted(_lines(records)))
+    writer.writerows(sorted(_lines(records), key=lambda line: line[:-1]))
     return text.getvalue().encode()
 
 

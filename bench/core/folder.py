@@ -153,8 +153,8 @@ class SealedFolder(Generic[T]):
                 problems.append(Problem(path, str(error)))
             else:
                 contents += [] if content is None else [content]
-        for _, found in self._archives.values():
-            problems += found
+        for archive, (_, found) in self._archives.items():
+            problems += found if wanted(archive.stem) else []
         if older:
             them = f"{counted(len(older), self.what)} in {self.root}"
             problems.append(Problem(self.root, f"{them}: an older form; {OLDER}; {self.remedy}"))

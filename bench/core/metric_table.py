@@ -165,7 +165,7 @@ def name_of(key: str) -> str | None:
     return next((name for name in names if name in metrics() or name in _OTHER_UNITS), None)
 
 
-@lru_cache(maxsize=10_000)  # derived metric the shipped records asks 170,000 times
+@lru_cache(maxsize=10_000)  # reading the shipped records asks 170,000 times
 def unit_of(key: str) -> Unit | None:
     """Return the unit of a metric by its key in a record."""
     name = name_of(key)

@@ -10,6 +10,8 @@ from collections.abc import Callable, Mapping
 
 import msgspec
 
+from bench.core.text import encodable
+
 LONGEST = 2_000  # characters of a text in a reason; an approach's error may hold megabytes
 
 ReasonValue = str | int | float
@@ -92,8 +94,8 @@ class Reason(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
 def _cut(value: ReasonValue) -> ReasonValue:
     if not isinstance(value, str):
         return value
-    text = value if len(value) <= LONGEST else f"{value[:LONGEST]}..."
-    return text.encode(errors="backslashreplace").decode()  # half a character, as of the name of a file, is no text
+    text = encodable(value[: LONGEST + 1])  # first, because an escape is longer than its character
+    return text if len(text) <= LONGEST else f"{text[:LONGEST]}..."
 
 
 def message_reason(kind: str, message: object) -> Reason:

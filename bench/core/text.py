@@ -54,6 +54,11 @@ def one_line(text: str, longest: int | None = None) -> str:
     return safe if longest is None or len(safe) <= longest else f"{safe[:longest]}..."
 
 
+def encodable(text: str) -> str:
+    """Return text that UTF-8 can write: half a character, as of the name of a file, becomes Python's escape."""
+    return text.encode(errors="backslashreplace").decode()
+
+
 def visible(text: str) -> str:
     """Return text of any number of lines that is safe to show: on a terminal, in a table, on a page.
 

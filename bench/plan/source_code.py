@@ -108,7 +108,7 @@ def _read_class(text: bytes, name: str, module: str) -> _Class:
             if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.value is not None
             if not ast.unparse(node.annotation).startswith("ClassVar")
         }
-    except (SyntaxError, ValueError, TypeError) as error:
+    except (SyntaxError, ValueError, TypeError, ArithmeticError) as error:
         raise ConfigError(f"the fields of class {name} cannot be read from the text of {module}: {error}") from error
     return _Class(bases, values)
 
@@ -133,10 +133,7 @@ def _nodes(path: Path) -> Iterator[ast.AST]:
     try:
         with _PARSING:
             tree = ast.parse(path.read_text(encoding="utf-8"))
-    except (
-        SyntaxError,
-        ValueError,
-    ):  # importing the file raises the error again, and the records of its trained runs keep it
+    except (SyntaxError, ValueError):  # the import of the file raises it again, and the records keep it
         return
     yield from ast.walk(tree)
 

@@ -13,7 +13,7 @@ import msgspec
 
 from bench.core.reasons import in_words
 from bench.core.records import Record
-from bench.core.text import FRACTION
+from bench.core.text import FRACTION, encodable
 from bench.plan.recipes import profile
 
 
@@ -109,7 +109,7 @@ def encode(event: Event) -> bytes:
         return msgspec.json.encode(event)
     except UnicodeEncodeError:  # the name of a file that is not UTF-8
         texts = {name: value for name, value in msgspec.structs.asdict(event).items() if isinstance(value, str)}
-        readable = {name: text.encode(errors="backslashreplace").decode() for name, text in texts.items()}
+        readable = {name: encodable(text) for name, text in texts.items()}
         return msgspec.json.encode(msgspec.structs.replace(event, **readable))
 
 

@@ -12,6 +12,7 @@ from bench.core.reasons import Reason, message_reason
 from bench.core.records import LONGEST_DETAIL, SCHEMA, Outcome, Record, Timings
 from bench.core.row_scores import Scores
 from bench.core.store import Store
+from bench.core.text import encodable
 from bench.plan.trained_runs import TrainedRun
 from bench.run.events import Recorded, recorded
 
@@ -42,8 +43,7 @@ def empty_record(
 
 def _kept(detail: str) -> str:
     """Return the end of a text, with long lines cut: an approach's error may hold megabytes."""
-    text = detail.encode(errors="backslashreplace").decode()  # half a character is no text
-    return "\n".join(line[:LONGEST_LINE] for line in text.splitlines())[-LONGEST_DETAIL:]
+    return "\n".join(line[:LONGEST_LINE] for line in encodable(detail).splitlines())[-LONGEST_DETAIL:]
 
 
 def write_or_say_why(store: Store, trained_run: TrainedRun, record: Record, scores: Scores | None = None) -> Recorded:

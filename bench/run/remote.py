@@ -23,8 +23,9 @@ from typing import NamedTuple
 
 from bench.core.canonical import digest
 from bench.core.environment import harness_hash, source_hash
-from bench.core.errors import BenchError, ConfigError, FitCrashed, FitEnded
+from bench.core.errors import BenchError, ConfigError, FitCrashed, FitEnded, StoreError
 from bench.core.files import write_atomically
+from bench.core.sealed import seal
 from bench.core.store import Store
 from bench.data.inventory import list_datasets
 from bench.data.manifest import data_hashes
@@ -34,7 +35,7 @@ from bench.plan.seed_batches import checkpoint_key, fit_keys
 from bench.plan.source_code import source_files
 from bench.plan.trained_runs import TrainedRun
 from bench.run.child import do
-from bench.run.events import Event, Started, Tick, recorded
+from bench.run.events import Event, Recorded, Started, Tick
 from bench.run.options import Options
 from bench.run.supervisor import POLL_S, Events, supervise
 
@@ -66,6 +67,7 @@ class Answer(NamedTuple):
     """The result of a task, even if some of its trained runs have no record."""
 
     files: dict[str, bytes]  # by path below the results folder
+    ended: tuple[Recorded, ...] = ()  # how its trained runs ended
     error: FitEnded | None = None  # why some trained runs have no record
 
 
@@ -110,22 +112,24 @@ class DaskPool:
                 for trained_run in trained_runs
             ],  # a worker sees one GPU
             dataclasses.replace(options, threads=options.threads or THREADS),
-            _read(store, trained_runs),
+            {**_archived(store, trained_runs), **_read(store, trained_runs)},
             time_limit_s,
             code_and_data(trained_runs[0].approach, options.data_path()),
         )
         answer = yield from self._answer(task)
         for path in _paths(store, trained_runs):  # no other file of a worker is written
-            content = answer.files.get(path.relative_to(store.root).as_posix())
-            if content is not None:
+            name = path.relative_to(store.root).as_posix()
+            content = answer.files.get(name)
+            if content is not None and content != task.files.get(name):
                 write_atomically(path, content, store.root)
-        records = {trained_run.key: store.find(trained_run.naming()) for trained_run in trained_runs}
-        for key, record in records.items():
-            if record is not None:
-                yield recorded(key, record)
-        if None in records.values():
+        ended = {event.key: event for event in answer.ended}
+        arrived = [one.key for one in trained_runs if one.key in ended and store.find(one.naming()) is not None]
+        for key in arrived:
+            yield ended[key]
+        if len(arrived) < len(trained_runs):
             raise answer.error or FitCrashed("its record did not arrive whole")
-        store.drop_checkpoint(checkpoint_key(trained_runs))
+        with contextlib.suppress(StoreError):  # every record is there; the next run finds the checkpoint
+            store.drop_checkpoint(checkpoint_key(trained_runs))
 
     def _answer(self, task: Task) -> Generator[Event, None, Answer]:
         key, resources = f"fit-{uuid.uuid4().hex}", {RESOURCE: 1} if self._gpu else None
@@ -214,6 +218,7 @@ def do_task(task: Task, scratch: str | None = None, wanted: Callable[[], bool] =
     multiprocessing.current_process().daemon = False  # a Dask worker is a daemon, and daemons may not have children
     options = _as_here(task.options)
     failure: FitEnded | None = None
+    ended = []
     with tempfile.TemporaryDirectory(prefix="bnn-bench-", dir=scratch) as folder:
         root = Path(folder)
         for name, content in task.files.items():
@@ -227,9 +232,11 @@ def do_task(task: Task, scratch: str | None = None, wanted: Callable[[], bool] =
                         raise FitCrashed("the run does not wait for it any more")
                     if isinstance(event, Tick):
                         time.sleep(POLL_S)
+                    elif isinstance(event, Recorded):
+                        ended.append(event)
         except BenchError as error:
             failure = error if isinstance(error, FitEnded) else FitCrashed(str(error))
-        return Answer(_read(Store(root), task.trained_runs), failure)
+        return Answer(_read(Store(root), task.trained_runs), tuple(ended), failure)
 
 
 def _as_here(options: Options) -> Options:
@@ -275,3 +282,9 @@ def _read(store: Store, trained_runs: Sequence[TrainedRun]) -> dict[str, bytes]:
     """Return the contents of those files of a seed batch that exist, by path below the results folder."""
     found = [path for path in _paths(store, trained_runs) if path.is_file()]
     return {path.relative_to(store.root).as_posix(): path.read_bytes() for path in found}
+
+
+def _archived(store: Store, trained_runs: Sequence[TrainedRun]) -> dict[str, bytes]:
+    """Return the stored records of a seed batch, of which some may be in archives, as files of their own."""
+    found = [record for trained_run in trained_runs if (record := store.find(trained_run.naming())) is not None]
+    return {store.record_path(record).relative_to(store.root).as_posix(): seal(record) for record in found}

@@ -4,8 +4,9 @@ import pytest
 
 from bench.core.canonical import plain
 from bench.core.errors import StoreError
-from bench.core.reasons import Reason, in_words, message_reason
+from bench.core.reasons import LONGEST, Reason, in_words, message_reason
 from bench.core.sealed import seal
+from bench.core.store import Store
 from tests.synthetic import read_record, record
 
 WORDS = [
@@ -46,3 +47,19 @@ def test_a_record_of_another_schema_is_refused(tmp_path):
     path.write_bytes(seal({**plain(record("mlp", metrics={"mnist/accuracy": 0.98})), "schema": 4}))
     with pytest.raises(StoreError, match=r"schema 4; this version reads 3: `bench run` makes it again"):
         read_record(path)
+
+
+@pytest.mark.parametrize(
+    ("message", "stored"),
+    [
+        ("no file a\udc80", r"no file a\udc80"),
+        ("half of \ud83d", r"half of \ud83d"),
+        ("\x00 \x1b[2J \x9b \u202e \u2028 \r\n", "\x00 \x1b[2J \x9b \u202e \u2028 \r\n"),
+        ("\ud800" * 3 * LONGEST, (r"\ud800" * LONGEST)[:LONGEST] + "..."),
+    ],
+)
+def test_a_record_keeps_the_message_of_any_error(tmp_path, message, stored):
+    made = record("mlp", outcome="failed", reason=message_reason("crashed", message))
+    path = Store(tmp_path).write(made)
+    assert path.read_bytes().count(b"\n") == 1
+    assert read_record(path).reason == Reason("crashed", {"message": stored})

@@ -211,6 +211,21 @@ def test_only_the_archives_of_the_approaches_that_are_asked_for_are_read(tmp_pat
     assert problems == []
     assert again.records_of([]) == ([], [])
     assert len(again.records_of(["mlp2", "uniform", "absent"])[1]) == 1
+    assert again.records_of(["mlp"])[1] == []  # nothing about what was read for somebody else
+
+
+@pytest.mark.parametrize("damaged", ["records/mlp.npz", "records/mlp/SECOND.npz"])
+def test_no_scores_are_lost_because_others_are_damaged(tmp_path, damaged):
+    store = Store(tmp_path)
+    store.write(record(), SCORES)
+    archive_scores(store)
+    second = store.write(record(recipe="corrected", key="c" * 64), SCORES).with_suffix(".npz")
+    broken = tmp_path / damaged.replace("SECOND", second.stem)
+    broken.write_bytes(broken.read_bytes()[:-40])
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*.npz")}
+    with pytest.raises(StoreError, match=r"scores of mlp .* are damaged; `bench run` makes them again"):
+        archive_scores(store)
+    assert {path: path.read_bytes() for path in tmp_path.rglob("*.npz")} == before
 
 
 def test_records_of_an_older_version_are_one_problem(tmp_path):

@@ -77,9 +77,17 @@ class Foreign(bases.Base):
     pass
 
 
+class Infinite(Broad):
+    rate: float = 1 / 0
+
+
+class Huge(Broad):
+    rate: float = HUGE / 2
+
+
 class Itself(Itself):
     pass
-"""
+""".replace("HUGE", "9" * 400)
 
 
 def read(tmp_path, class_name, text=TEXT):
@@ -91,7 +99,7 @@ def test_a_class_has_the_fields_of_those_that_it_extends(tmp_path):
     assert read(tmp_path, "Narrow") == {"epochs": 3, "rate": 2.0, "sizes": (1, -2)}
 
 
-@pytest.mark.parametrize("name", ["Listed", "Named", "Foreign", "Absent"])
+@pytest.mark.parametrize("name", ["Listed", "Named", "Foreign", "Infinite", "Huge", "Absent"])
 def test_what_is_not_in_the_text_is_one_line(tmp_path, name):
     with pytest.raises(ConfigError, match="cannot be read from the text of") as caught:
         read(tmp_path, name)

@@ -12,10 +12,12 @@ import time
 from pathlib import Path
 
 import dask
+import msgspec
 import psutil
 import pytest
 
-from bench.core.errors import ConfigError, OutOfTime, StoreError
+from bench.core.errors import ConfigError, FitCrashed, OutOfTime, StoreError
+from bench.core.files import write_atomically
 from bench.core.store import Store
 from bench.plan.trained_runs import Selection, trained_runs
 from bench.run import remote
@@ -25,6 +27,7 @@ from bench.run.options import Options
 from bench.run.remote import Answer, Task, check_same, code_and_data, do_task
 from bench.run.runner import run
 from tests.run.watching import Recorder, assert_equal, results
+from tools.archive import archive_folder
 
 ROOT = Path(__file__).resolve().parents[2]
 PATIENCE_S = 600  # far more than anything takes here, on a machine as busy as may be
@@ -195,7 +198,7 @@ def fit_task(folder, **changes):
 
 def test_a_task_returns_the_files_of_its_fit_alone(tmp_path):
     answer = do_task(fit_task(tmp_path))
-    assert answer == Answer(answer.files)
+    assert answer == Answer(answer.files, (Recorded(COMMON[0].key, "done", ""),))
     assert sorted(Path(name).suffix for name in answer.files) == [".json", ".npz", ".safetensors"]
     assert list(tmp_path.iterdir()) == []
 
@@ -255,10 +258,11 @@ class Answering:
 
 
 def test_only_the_expected_files_of_a_worker_are_written(tmp_path):
-    files = do_task(fit_task(tmp_path)).files
+    answer = do_task(fit_task(tmp_path))
+    files = answer.files
     strange = {"../outside": b"x", "/etc/outside": b"x", "records/mlp/other.json": b"{}", "fits/0/posterior": b"x"}
     store = Store(tmp_path / "results")
-    pool = remote.DaskPool(Answering(Answer({**files, **strange})), gpu=False, workers=1)
+    pool = remote.DaskPool(Answering(answer._replace(files={**files, **strange})), gpu=False, workers=1)
     (ended,) = run(COMMON, store, Options(str(store.root)), Recorder(), pool)
     assert ended.outcome == "done"
     written = {path.relative_to(store.root).as_posix() for path in store.root.rglob("*") if path.is_file()}
@@ -268,12 +272,13 @@ def test_only_the_expected_files_of_a_worker_are_written(tmp_path):
 
 @pytest.mark.parametrize("change", ["cut", "of another trained_run"])
 def test_a_record_that_does_not_arrive_whole_is_none(tmp_path, change):
-    files = do_task(fit_task(tmp_path)).files
+    answer = do_task(fit_task(tmp_path))
+    files = answer.files
     (name,) = [name for name in files if name.endswith(".json")]
     other = do_task(fit_task(tmp_path, trained_runs=CHOSEN[:1])).files
     found = files[name][:200] if change == "cut" else next(each for key, each in other.items() if key.endswith(".json"))
     store = Store(tmp_path / "results")
-    pool = remote.DaskPool(Answering(Answer({**files, name: found})), gpu=False, workers=1)
+    pool = remote.DaskPool(Answering(answer._replace(files={**files, name: found})), gpu=False, workers=1)
     (ended,) = run(COMMON, store, Options(str(store.root)), Recorder(), pool)
     assert (ended.outcome, ended.reason) == ("failed", "its record did not arrive whole")
 
@@ -282,12 +287,30 @@ def test_a_full_disk_ends_no_other_fit(tmp_path, monkeypatch):
     def full(*_):
         raise StoreError("no space left")
 
-    files = do_task(fit_task(tmp_path)).files
+    answer = do_task(fit_task(tmp_path))
     monkeypatch.setattr(remote, "write_atomically", full)
     store = Store(tmp_path / "results")
-    pool = remote.DaskPool(Answering(Answer(files)), gpu=False, workers=1)
+    pool = remote.DaskPool(Answering(answer), gpu=False, workers=1)
     (ended,) = run(COMMON, store, Options(str(store.root)), Recorder(), pool)
     assert (ended.outcome, ended.reason) == ("failed", "no space left")
+
+
+def test_a_stale_record_is_no_result_of_a_worker_that_crashed(tmp_path):
+    """The folder has the record of an older recipe, in an archive; the worker gets it and sends it back unchanged."""
+    answer = do_task(fit_task(tmp_path))
+    store = Store(tmp_path / "results")
+    for name, content in answer.files.items():
+        write_atomically(store.root / name, content)
+    made = store.find(COMMON[0].naming())
+    stale = msgspec.structs.replace(made, versions=msgspec.structs.replace(made.versions, protocol=1))
+    store.write(stale)
+    archive_folder(store.folder)
+    store = Store(store.root)
+    crashed = Answer(remote._archived(store, COMMON), error=FitCrashed("its process was ended by SIGSEGV"))
+    pool = remote.DaskPool(Answering(crashed), gpu=False, workers=1)
+    (ended,) = run(COMMON, store, Options(str(store.root)), Recorder(), pool)
+    assert (ended.outcome, ended.reason) == ("failed", "its process was ended by SIGSEGV")
+    assert Store(store.root).find(COMMON[0].naming()).outcome == "failed"
 
 
 def test_a_worker_uses_its_own_data_where_the_runs_folder_is_not_there(tmp_path, monkeypatch):

@@ -26,7 +26,7 @@ from bench.data.splits import load_split, toy_split
 from bench.interface import Categorical, Posterior, Split, Task
 from bench.judge.contract import CheckContext
 from bench.judge.results import origin_of
-from bench.judge.samples import Gap
+from bench.judge.samples import MissingValue
 from bench.measure.measuring import draws_of
 from bench.plan.manifests import ApproachManifest
 from bench.plan.recipes import build, profile, resolve
@@ -50,7 +50,7 @@ CAPTION = (
     "steps). In a whole training, differences grow."
 )
 NOTHING_TO_COMPARE = Missing(
-    Gap("-", "nothing to compare: no weights, one fit's own weights, or predictions from equal weights")
+    MissingValue("-", "nothing to compare: no weights, one fit's own weights, or predictions from equal weights")
 )
 EXACT, FAILED = "exact", "failed"
 
@@ -73,7 +73,7 @@ def measure(name: str, data_dir: Path | None = None) -> list[list[Entry]]:
             raise Unsupported(reason)
         found = _conditions(entry, _apart(name, 1, "cpu", 2, BLOCKS, data_dir), data_dir)
     except Unsupported as error:
-        found = [(Missing(Gap("skipped", str(error))),) * 2] * len(CONDITIONS)
+        found = [(Missing(MissingValue("skipped", str(error))),) * 2] * len(CONDITIONS)
     except Exception as error:  # noqa: BLE001 - an approach that fails must not take the others along
         found = [(_failed(error),) * 2] * len(CONDITIONS)
     weights, predictions = zip(*found, strict=True)
@@ -84,14 +84,14 @@ def faults(rows: Iterable[Sequence[Entry]]) -> Iterator[str]:
     """Say which fits failed, and which gave something else where the same seed has to give the same bits."""
     for name, of, *entries in rows:
         for condition, entry in zip(CONDITIONS, entries, strict=True):
-            if isinstance(entry, Missing) and entry.gap.code == FAILED:
-                yield f"{name}, {of}, {condition}: {entry.gap.reason}"
+            if isinstance(entry, Missing) and entry.missing_value.code == FAILED:
+                yield f"{name}, {of}, {condition}: {entry.missing_value.reason}"
             elif condition in REPEATED and isinstance(entry, Number):
                 yield f"{name}, {of}, {condition}: not exact, the largest difference is {entry}"
 
 
 def _failed(error: Exception) -> Missing:
-    return Missing(Gap(FAILED, f"{type(error).__name__}: {error}".splitlines()[0]))
+    return Missing(MissingValue(FAILED, f"{type(error).__name__}: {error}".splitlines()[0]))
 
 
 def table(rows: Sequence[Sequence[Entry]]) -> Table:
@@ -106,7 +106,7 @@ def _conditions(entry: ApproachManifest, usual: Answers, data_dir: Path | None) 
 
     def elsewhere(threads: int, device: str, reason: str = "") -> tuple[Entry, Entry]:
         if reason:
-            return (Missing(Gap("n/a", reason)),) * 2
+            return (Missing(MissingValue("n/a", reason)),) * 2
         try:
             other = _apart(entry.name, threads, device, 1, (USUAL,), data_dir)
         except Exception as error:  # noqa: BLE001 - the other conditions still tell something

@@ -10,12 +10,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from bench.plan.computations import fit_keys
-
 from bench.cli.main import parse
 from bench.cli.options import select
 from bench.core.errors import BenchError
 from bench.core.store import Store
+from bench.plan.seed_batches import fit_keys
 from bench.run.options import Options
 from bench.run.progress import Progress
 from bench.run.runner import run

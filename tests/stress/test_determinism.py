@@ -8,7 +8,7 @@ import torch
 import implementations.mlp
 from bench.cli import FAILED
 from bench.core.errors import BenchError
-from bench.judge.samples import Gap
+from bench.judge.samples import MissingValue
 from bench.plan.registry import manifest
 from bench.show.table import Missing, Number
 from bench.show.tables.render import text
@@ -29,7 +29,7 @@ from tests.stress.determinism import (
     table,
 )
 
-NO_GPU = Missing(Gap("n/a", "no CUDA device here"))
+NO_GPU = Missing(MissingValue("n/a", "no CUDA device here"))
 
 
 def test_exact_means_every_bit():
@@ -58,7 +58,7 @@ def test_a_fit_that_does_not_repeat_or_fails_is_a_fault():
     """Other blocks and threads may change bits; the same fit again may not."""
     exact, off = ["exact"] * len(CONDITIONS), Number(0.25, TWO)
     assert list(faults([["mlp", "weights", *exact], ["mlp", "predictions", *exact[:2], off, off, off, NO_GPU]])) == []
-    crashed = Missing(Gap("failed", "its process ended without a word"))
+    crashed = Missing(MissingValue("failed", "its process ended without a word"))
     (first, second) = faults([["mlp", "weights", "exact", off, *exact[:4]], ["a", "predictions", *exact[:5], crashed]])
     assert first == "mlp, weights, a new process: not exact, the largest difference is 0.25"
     assert second == "a, predictions, GPU: its process ended without a word"
@@ -102,7 +102,7 @@ def rows(name, *entries):
 
 
 def test_the_table_has_every_row_and_every_reason():
-    failed = [Missing(Gap("failed", "its process ended without a word"))] * 6
+    failed = [Missing(MissingValue("failed", "its process ended without a word"))] * 6
     shown = text(table([*rows("mlp"), *rows("mxnet_bbb", *failed)]))
     assert [line.split()[0] for line in shown.splitlines() if line.startswith(("mlp", "mxnet"))] == [
         *["mlp"] * 2,
@@ -120,7 +120,7 @@ def test_the_command_prints_markdown_and_fails_if_a_fit_does(monkeypatch, capsys
     assert [[text.strip() for text in row] for row in grid[1:]] == [
         [name, what, "exact"] for name in ("uniform", "mlp") for what in ("weights", "predictions")
     ]
-    failed = [Missing(Gap("failed", "no luck"))] * 6
+    failed = [Missing(MissingValue("failed", "no luck"))] * 6
     monkeypatch.setattr(command.determinism, "measure", lambda name, data_dir: rows(name, *failed))
     assert command.main(["determinism", "--approaches", "uniform"]) == FAILED
     assert "- failed: no luck" in capsys.readouterr().out
@@ -130,8 +130,8 @@ def test_what_cannot_run_is_a_row_with_the_reason(monkeypatch):
     entry = msgspec.structs.replace(manifest("mlp"), requires=("not_there",))
     monkeypatch.setattr(determinism, "manifest", lambda name: entry)
     (weights, _) = measure("mlp")
-    assert {one.gap.code for one in weights[2:]} == {"skipped"}
-    assert "needs not_there" in weights[2].gap.reason
+    assert {one.missing_value.code for one in weights[2:]} == {"skipped"}
+    assert "needs not_there" in weights[2].missing_value.reason
     monkeypatch.setattr(determinism, "manifest", manifest)
     monkeypatch.setattr(determinism, "_apart", lambda *_: 1 / 0)
-    assert measure("mlp")[1][2:] == [Missing(Gap("failed", "ZeroDivisionError: division by zero"))] * 6
+    assert measure("mlp")[1][2:] == [Missing(MissingValue("failed", "ZeroDivisionError: division by zero"))] * 6

@@ -25,6 +25,7 @@ from tests.stress.fuzz.scores import sound_scores
 from tests.synthetic import record
 
 KEY = "b" * 64
+RECORD, SCORES, ARCHIVE, POSTERIOR = "RECORD", "SCORES", "records/mlp.jsonl", "fits/KEY/posterior.safetensors"
 CANARY = b"a file of the user: 7c1f"
 SCORED = ("mlp", "linear_bbb", "pyro_random_module")
 TIMES = {"valid": True, "fit_s": 1.5, "epoch_s_median": 1.5, "epoch_with_measuring_s": 2.0, "measure_s": 0.5}
@@ -46,8 +47,8 @@ def scored(approach: str) -> Record:
     return record(approach, protocol="common", metrics=metrics, arrays=arrays, timings=TIMES, **named)
 
 
-def forgeable() -> list[Record]:
-    """Return records of every kind that tables and figures show; fuzzing changes them before they are sealed."""
+def shown() -> list[Record]:
+    """Return records of every kind that tables and figures show."""
     key = "mnist/test10k/accuracy"
     uncertain = {"rows": [5], "votes": [[28, 2, *[0] * 8]], "scanned": 9}
     printed = {"accuracy_percent": 89, "selective_accuracy_percent": 95, "skipped": 4}
@@ -85,14 +86,15 @@ class Guarded:
         self.outside.mkdir(parents=True)
         self.canary = self.outside / "canary"
         self.canary.write_bytes(CANARY)
-        self.good = record("mlp", protocol="common", fit_key=KEY, metrics={"mnist/accuracy": 0.98})
+        self.good = scored("mlp")
         pixels = np.zeros((28, 28), np.uint8)
         pixels[4:24, 12:16] = 255
         Image.fromarray(pixels).save(self.picture)
         store = Store(self.sound)
         for approach in SCORED[1:]:
             store.write(scored(approach), sound_scores())
-        store.write(record("toy_bbb", protocol="common", arrays={"toy/near": CURVE, "toy/far": CURVE}))
+        for one in shown():
+            store.write(one)
         store.write(replace(scored("mlp"), seed=1, key="d" * 64, fit_key="e" * 64))
         store.write_tensors(store.fit_path(KEY, "posterior"), NETWORK, described(KEY))
 
@@ -101,14 +103,24 @@ class Guarded:
         shutil.rmtree(self.results, ignore_errors=True)
         shutil.copytree(self.sound, self.results)
         store = Store(self.results)
-        store.write(self.good)
+        store.write(self.good, sound_scores())
         return store
+
+    def contents(self) -> dict[str, bytes]:
+        """Return the content of a sound file of each kind, by its place."""
+        self.fresh()
+        found = {where: self.place(where).read_bytes() for where in (RECORD, SCORES, POSTERIOR)}
+        return {**found, ARCHIVE: b"".join(path.read_bytes() for path in (self.sound / "records/mlp").glob("*.json"))}
+
+    def place(self, where: str) -> Path:
+        """Return the path of what `PLACES` of `folders` names."""
+        path = Store(self.results).record_path(self.good)
+        names = {RECORD: str(path), SCORES: str(path.with_suffix(".npz"))}
+        return self.results / names.get(where, where.replace("KEY", KEY[:16]))
 
     def plant(self, where: str, kind: str) -> None:
         """Put something in the place of a file or folder, unless a link stands on the way to it."""
-        path = Store(self.results).record_path(self.good)
-        names = {"RECORD": str(path), "SCORES": str(path.with_suffix(".npz"))}
-        target = self.results / names.get(where, where.replace("KEY", KEY[:16]))
+        target = self.place(where)
         on_the_way = [parent for parent in target.parents if self.results in parent.parents and os.path.lexists(parent)]
         if any(parent.is_symlink() or not parent.is_dir() for parent in on_the_way):
             return
@@ -139,8 +151,8 @@ class Guarded:
         """Run a command on the folder and look at what it says; raises BenchError where it ends in an error."""
         places = {"RESULTS": str(self.results), "SOUND": str(self.sound), "PICTURE": str(self.picture)}
         output, errors = io.StringIO(), io.StringIO()
-        # The shipped records are not what is tried, and `plan` and `predict` take seconds to read them for an estimate.
-        without = mock.patch("bench.plan.costs._committed", return_value=[])
+        # The shipped records are not what is tried, and `plan` takes seconds to read them for an estimate.
+        without = mock.patch("bench.plan.costs.RESULTS", self.outside)
         with without, contextlib.redirect_stdout(output), contextlib.redirect_stderr(errors):
             code = main([places.get(word, word) for word in command])
         self.check()
