@@ -23,8 +23,8 @@ from bench.core.store import Store
 from bench.data.splits import load_split
 from bench.interface import Posterior
 from bench.measure.measuring import categorical, draws_of
-from bench.measure.metrics.classification import entropies
 from bench.measure.metrics.draws import DrawSummary, concatenate, reduce_draws
+from bench.measure.metrics.uncertainty import entropies
 from bench.show.predict import fits
 from bench.show.table import Table
 from bench.show.tables.render import markdown_grid

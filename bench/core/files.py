@@ -54,7 +54,7 @@ def reason(error: OSError) -> str:
 
 
 def is_there(path: Path) -> bool:
-    """Return whether the path exists. A path that may not be looked at counts as existing; reading it then fails."""
+    """Return whether the path exists; True on permission errors, so that the later read reports them."""
     try:
         path.lstat()
     except (FileNotFoundError, NotADirectoryError):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import importlib
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from types import MappingProxyType
@@ -163,6 +163,14 @@ def name_of(key: str) -> str | None:
     parts = key.partition("@")[0].split("/")
     names = ("/".join(parts[start:]) for start in range(len(parts)))
     return next((name for name in names if name in metrics() or name in _OTHER_UNITS), None)
+
+
+def raised(keys: Iterable[str], made: Mapping[str, int], today: Mapping[str, int]) -> dict[str, tuple[int, int]]:
+    """Return both versions of each metric that differ; `keys` are those of a record. A metric not named has 1."""
+    pairs = {name: (made.get(name, 1), today.get(name, 1)) for name in {**made, **today}}
+    differ = {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
+    own = set(map(name_of, keys)) if differ else set()
+    return {name: pair for name, pair in differ.items() if name in own}
 
 
 @lru_cache(maxsize=10_000)  # reading the shipped records asks 170,000 times

@@ -1,4 +1,4 @@
-"""The fields of a record (a measurement of one run) and of a derived metric (of one fit, for an ablation).
+"""The fields of a record (the measurement of one trained run) and of a derived metric (of one fit, for an ablation).
 
 `bench.core.folder` checks every field when it reads a file, so that code can rely on the types below.
 """
@@ -15,14 +15,11 @@ from bench.core.metric_table import LARGEST, ROUNDING, SLACK, check_metrics
 from bench.core.reasons import Reason
 
 SCHEMA = 3  # of records and derived metrics
-DAMAGED: Literal["damaged"] = "damaged"  # outcome of a substitute for a record that cannot be read
-
 Outcome = Literal["done", "diverged", "failed", "out-of-time", "skipped", "damaged"]
 LONGEST_DETAIL = 1 << 16  # characters
 MOST_EPOCHS = 1_000_000
 StoredNumber = float | None
 Real = Annotated[float, msgspec.Meta(ge=-LARGEST, le=LARGEST)]
-TrainingRow = Annotated[int, msgspec.Meta(ge=0, lt=60_000)]  # of MNIST's training file
 Amount = Annotated[float, msgspec.Meta(ge=0, le=LARGEST)]
 Count = Annotated[int, msgspec.Meta(ge=0)]
 Share = Annotated[float, msgspec.Meta(ge=-ROUNDING, le=1 + ROUNDING)]
@@ -50,7 +47,7 @@ class Timings(Fields, frozen=True, kw_only=True):
     train_images_per_s: Amount | None = None
     peak_memory_mib: Amount | None = None
     peak_device_memory_mib: Amount | None = None
-    batched: Count | None = None  # seeds trained in one computation
+    batched: Count | None = None  # seeds of its seed batch, if more than one
     measure_s: Amount | None = None
     predict_s: Amount | None = None
     predict_draws: Count | None = None
@@ -137,18 +134,17 @@ class ReliabilityBins(Fields, frozen=True, kw_only=True):
 class RiskCurve(Fields, frozen=True, kw_only=True):
     """Error rate among the most confident part of the rows."""
 
-    coverage: list[Share]
+    coverage: Annotated[list[Share], msgspec.Meta(min_length=1)]
     risk: list[Share]
 
     def __post_init__(self) -> None:
         _same_length("points", self.coverage, self.risk)
-        _not_empty(self.coverage)
 
 
 class FirstUncertain(Fields, frozen=True, kw_only=True):
     """The first held-out images whose draws disagree."""
 
-    rows: list[TrainingRow]
+    rows: list[Annotated[int, msgspec.Meta(ge=0, lt=60_000)]]  # of MNIST's training file
     votes: list[list[Count]]  # of each row, by class
     scanned: Count  # images that were looked at
 
@@ -190,25 +186,19 @@ class Pruned(Fields, frozen=True, kw_only=True):
 class ToyCurve(Fields, frozen=True, kw_only=True):
     """The mean and band of a regression over x."""
 
-    x: list[Real]
+    x: Annotated[list[Real], msgspec.Meta(min_length=1)]
     mean: list[Real]
     lower: list[Real]
     upper: list[Real]
 
     def __post_init__(self) -> None:
         _same_length("points", self.x, self.mean, self.lower, self.upper)
-        _not_empty(self.x)
 
 
 def _same_length(what: str, *lists: Sized) -> None:
-    lengths = sorted({len(one) for one in lists})
+    lengths = sorted(set(map(len, lists)))
     if len(lengths) > 1:
         raise ValueError(f"lists of {lengths[0]} and {lengths[-1]} {what} do not go together")
-
-
-def _not_empty(points: Sized) -> None:
-    if not points:
-        raise ValueError("a curve has one point or more")
 
 
 _ARRAYS = {
@@ -296,19 +286,12 @@ class Record(Naming, frozen=True, kw_only=True):
         check_metrics(self.metrics)
         check_order(self.epochs)
 
+    def keys(self) -> list[str]:
+        """Return the keys of all numbers, also of those that are missing."""
+        return [*self.metrics, *self.missing, *(key for epoch in self.epochs for key in epoch.metrics)]
+
 
 class DerivedMetrics(Record, frozen=True, kw_only=True):
     """Numbers of a fit that an ablation needs and a record does not have."""
 
     version: int  # of the definitions of these numbers
-
-
-def record_name(record: Naming) -> str:
-    """Return the path of a record below the folder of records."""
-    name = f"{record.recipe}__{record.protocol}__{record.profile}__seed{record.seed}__{record.key[:8]}.json"
-    return f"{record.approach}/{name}"
-
-
-def derived_name(derived: Naming) -> str:
-    """Return the path of a derived metric below the folder of derived metrics."""
-    return f"{derived.approach}/{derived.recipe}__{derived.profile}__seed{derived.seed}__{derived.key[:8]}.json"

@@ -22,7 +22,8 @@ from bench.core.canonical import canonical
 from bench.core.errors import StoreError
 from bench.core.files import check_writable, is_there, opened_file, remove, sweep, write_atomically
 from bench.core.folder import Problem, SealedFolder, name_once
-from bench.core.records import SCHEMA, Naming, Record, record_name
+from bench.core.metric_table import raised
+from bench.core.records import SCHEMA, Naming, Record, Versions
 from bench.core.row_scores import Scores
 from bench.core.score_files import BROKEN as BROKEN_SCORES
 from bench.core.score_files import packed, read_scores, scores_hash
@@ -51,7 +52,7 @@ class Store:
     def __init__(self, root: Path) -> None:
         self.root = root
         self.records = root / "records"
-        self.folder = SealedFolder(root, "records", Record, "record", SCHEMA, record_name, AGAIN)
+        self.folder = SealedFolder(root, "records", Record, "record", SCHEMA, _name, AGAIN)
 
     def check_writable(self) -> None:
         """Raise StoreError if records cannot be written here; remove what killed processes left half-written."""
@@ -62,7 +63,7 @@ class Store:
 
     def record_path(self, naming: Naming) -> Path:
         """Return the path of a measurement's record."""
-        return self.records / record_name(naming)
+        return self.records / _name(naming)
 
     def write(self, record: Record, scores: Scores | None = None) -> Path:
         """Write a record and its per-row scores (.npz); the record contains a hash of the scores.
@@ -83,7 +84,7 @@ class Store:
     def _finished(self, record: Record) -> Path | None:
         """Return the path of a finished record of the same measurement and versions, or None."""
         found = self.find(record)
-        is_kept = found is not None and found.outcome == "done" and found.versions == record.versions
+        is_kept = found is not None and found.outcome == "done" and _are_alike(found, record)
         return self.record_path(record) if is_kept else None
 
     def find(self, naming: Naming) -> Record | None:
@@ -233,6 +234,19 @@ class Store:
             name_once(f"{path.stem} {path} cannot be used: {_line(error)}; {AGAIN}")
             return None
         return tensors, info
+
+
+def _name(record: Naming) -> str:
+    """Return the path of a record below the folder of records."""
+    name = f"{record.recipe}__{record.protocol}__{record.profile}__seed{record.seed}__{record.key[:8]}.json"
+    return f"{record.approach}/{name}"
+
+
+def _are_alike(found: Record, record: Record) -> bool:
+    """Return whether a record's numbers were made at the versions of another record of the same measurement."""
+    made, today = found.versions or Versions(), record.versions or Versions()
+    same = (made.recipe, made.protocol) == (today.recipe, today.protocol)
+    return same and not raised(found.keys(), made.metrics, today.metrics)
 
 
 def _is_out_of_resources(error: Exception) -> bool:

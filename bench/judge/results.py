@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Literal
 
 from bench.core.errors import ConfigError
 from bench.core.folder import Problem
 from bench.core.reasons import message_reason
-from bench.core.records import DAMAGED, SCHEMA, Provenance, Record, Timings
+from bench.core.records import SCHEMA, Provenance, Record, Timings
 from bench.core.text import counted
 from bench.plan.freshness import is_stale, note
 from bench.plan.manifests import ApproachManifest
 
 NAME = re.compile(r"(?P<recipe>.+)__(?P<protocol>\w+?)__(?P<profile>\w+?)__seed(?P<seed>\d+)__(?P<key>\w+)\.json")
 """The name of a record's file, as `bench.core.store.Store.record_path` makes it."""
+DAMAGED: Literal["damaged"] = "damaged"  # outcome of a substitute for a record that cannot be read
 BETWEEN, CODE = " / ", " Code: "  # in a note on what made records: between several values, and before the commits
 SHOWN_VERSIONS = ("python", "torch", "numpy", "pyro-ppl", "mxnet")
 

@@ -18,7 +18,7 @@ LAST_EPOCH = "last epoch/"  # begins the key of a number of the last epoch, whic
 
 
 class MissingValue(NamedTuple):
-    """Why there is no number: a short code for the run of a table, and the whole reason for the table's notes."""
+    """Why there is no number: a short code for the cell of a table, and the whole reason for the table's notes."""
 
     code: str
     reason: str

@@ -10,7 +10,7 @@ import torch
 
 from bench.interface import Posterior
 from bench.measure.measuring import EpochMetrics, Measurement, last_epoch, predict_split
-from bench.measure.metrics.classification import disagreement_rate, row_disagrees
+from bench.measure.metrics.uncertainty import disagreement_rate, row_disagrees
 from bench.measure.protocols import Protocol
 
 

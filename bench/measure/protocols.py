@@ -30,11 +30,12 @@ from bench.measure.measuring import (
     on_device,
     predict_split,
 )
-from bench.measure.metrics.classification import accuracy, entropy, nll, row_brier, row_nll
+from bench.measure.metrics.classification import accuracy, nll, row_brier, row_nll
 from bench.measure.metrics.draws import VOTE_DRAWS, DrawSummary
 from bench.measure.metrics.evaluate import evaluate_classification, evaluate_mean_network, evaluate_ood
 from bench.measure.metrics.pruning import FRACTIONS, prune_at, pruning_row, score_name
 from bench.measure.metrics.refusal import MEDIAN_RULE
+from bench.measure.metrics.uncertainty import entropy
 from bench.plan.manifests import ApproachManifest
 from bench.plan.recipes import Profile
 from bench.plan.trained_runs import PROTOCOLS

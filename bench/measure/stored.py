@@ -13,7 +13,7 @@ import numpy as np
 
 from bench.core.metric_table import PROMISED_OF_SURE, RIGHT_OF_SURE, SCORES, SHARE_SURE, SURE
 from bench.core.row_scores import CLASSES, Scores
-from bench.measure.metrics import classification, ood
+from bench.measure.metrics import classification, ood, uncertainty
 from bench.measure.metrics.arrays import FloatArray, IntArray
 from bench.measure.metrics.refusal import risk_coverage
 
@@ -56,7 +56,7 @@ def _of_rows(name: str, scores: Scores) -> Iterator[tuple[str, Bounds]]:
         whole, own = means["predictive_entropy"], means["expected_entropy"]
         yield "mutual_information", (max(0, whole[0] - own[1]), max(0, whole[1] - own[0]))
     if f"{name}/votes" in scores:
-        share = classification.disagreement_rate(scores[f"{name}/votes"].astype(np.int64))
+        share = uncertainty.disagreement_rate(scores[f"{name}/votes"].astype(np.int64))
         yield "disagreement_rate", (share, share)
     if f"{name}/max_probability" not in scores:
         return

@@ -1,5 +1,5 @@
-"""Plans a run: lists approaches, recipes and runs with their keys, groups runs into seed batches, estimates times.
+"""Plans a run: lists approaches, recipes and trained runs, groups these into seed batches, estimates times.
 
-In: manifests and a user's selection of approaches and seeds. Out: trained runs, batches of trained runs, estimates. It
-    trains nothing
+In: manifests and a user's selection of approaches and seeds. Out: trained runs, seed batches, estimates. It trains
+nothing and measures nothing.
 """

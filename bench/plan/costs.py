@@ -120,8 +120,8 @@ def seconds_of(chosen: Iterable[TrainedRun], costs: Mapping[str, CostEstimate]) 
     """Return the seconds that trained runs take one after the other, each fit once; None if one has no estimate.
 
     Args:
-        chosen: the trained runs; those that cannot run here take no time.
-        costs: the costs of the trained runs that can run here, by key.
+        chosen: the trained runs; those that cannot be done here take no time.
+        costs: the costs of the trained runs that can be done here, by key.
     """
     total, fits = 0.0, set()
     for trained_run in chosen:
@@ -172,7 +172,7 @@ def _extent(name: str, protocol: str) -> tuple[int | None, ...]:
 
 
 def _flaws(trained_run: TrainedRun, record: Record, in_batch: bool) -> tuple[str, ...]:
-    """Return three reasons why a record may predict a run's cost badly, the worst first; '' where one is not so."""
+    """Return three reasons why a record may predict a cost badly, the worst first; '' where one is not so."""
     are_both_together = in_batch and record.timings.batched is not None  # then the time does count
     return (
         "made at other versions" if is_stale(record) else "",

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from bench.core.errors import ConfigError
-from bench.core.metric_table import metrics, name_of
+from bench.core.metric_table import metrics, raised
 from bench.core.records import DerivedMetrics, Record, Versions
 from bench.core.text import counted
 from bench.plan import versions
@@ -48,7 +48,9 @@ def why_stale(record: Record | DerivedMetrics) -> str:
         return f"today's {record.approach} has no recipe {record.recipe}"
     if record.versions is None:
         return "the record does not say at which versions it was made"
-    return "; ".join([*_raised(record.versions, today), *_raised_metrics(record, record.versions, today)])
+    metrics_raised = raised(record.keys(), record.versions.metrics, today.metrics)
+    of_metrics = [_differ(f"metric {name}", *pair) for name, pair in metrics_raised.items()]
+    return "; ".join([*_raised(record.versions, today), *of_metrics])
 
 
 def _raised(made: Versions, today: Versions) -> list[str]:
@@ -57,19 +59,6 @@ def _raised(made: Versions, today: Versions) -> list[str]:
     pairs = [(f"recipe part {part}", before.get(part), now.get(part)) for part in {**before, **now}]
     pairs.append(("protocol", made.protocol, today.protocol))
     return [_differ(name, old, new) for name, old, new in pairs if old != new]
-
-
-def _raised_metrics(record: Record | DerivedMetrics, made: Versions, today: Versions) -> list[str]:
-    """Return a text for each metric of the record whose version differs today."""
-    pairs = {
-        name: (made.metrics.get(name, 1), today.metrics.get(name, 1)) for name in {**made.metrics, **today.metrics}
-    }
-    raised = {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
-    if not raised:
-        return []
-    keys = [*record.metrics, *record.missing, *(key for epoch in record.epochs for key in epoch.metrics)]
-    own = {name_of(key) for key in keys}
-    return [_differ(f"metric {name}", *pair) for name, pair in raised.items() if name in own]
 
 
 def _differ(name: str, old: int | None, new: int | None) -> str:

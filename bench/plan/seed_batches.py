@@ -18,8 +18,8 @@ def arrange(trained_runs: Sequence[TrainedRun], store: Store, finished: Collecti
 
     Seeds of one recipe share a seed batch, unless only one is left or a seed has a checkpoint of its own.
 
-    Finished trained runs are not computed, but they count when seeds are divided among seed batches. So an interrupted
-    seed batch keeps its seeds, and finds its checkpoint, even if other seeds have finished since.
+    Finished trained runs are not done again, but they count when seeds are divided among seed batches. So an
+    interrupted seed batch keeps its seeds, and finds its checkpoint, even if other seeds have finished since.
 
     Args:
         trained_runs: all trained runs that were asked for.

@@ -21,7 +21,7 @@ from bench.plan.registry import manifest, of_group
 PROTOCOLS = ("published", "common", "shift")
 USUAL_PROTOCOLS = ("published", "common")  # if the user names no protocol
 USUAL_TRAINED_RUNS = (("published", "published"), ("published", "common"), ("corrected", "common"))
-"""Recipe and protocol of the three trained runs that are run if the user names no recipe."""
+"""Recipes and protocols that are selected if the user names no recipe."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class TrainedRun:
     values: Mapping[str, RecipeValue]  # all fields of the approach; of a broken one only those of the recipe
     corrections: tuple[str, ...]
     versions: Versions  # of recipe, protocol and metrics, for the record
-    skip: Reason | None = None  # why it cannot run here
+    skip: Reason | None = None  # why it cannot be done here
     together: str = ""  # one key for all seeds that can be trained in one seed batch; "" if each trains alone
 
     @property
@@ -86,7 +86,7 @@ class Selection:
 
 
 def trained_runs(selection: Selection) -> list[TrainedRun]:
-    """Return the selected runs; runs of one fit are next to each other. Raises ConfigError for an unknown name."""
+    """Return the selected trained runs, those of one fit in a row; raises ConfigError for an unknown name."""
     budget = profile(selection.profile)
     check_known("protocol", PROTOCOLS, *selection.protocols)
     check_precision(selection.precision, selection.device)
@@ -190,7 +190,7 @@ def _fitted(
 
 
 class _Made(NamedTuple):
-    """A recipe with the values of all fields of its approach, and why it cannot run here."""
+    """A recipe with the values of all fields of its approach, and why it cannot be trained here."""
 
     recipe: Recipe
     values: Mapping[str, RecipeValue]

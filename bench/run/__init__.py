@@ -1,5 +1,5 @@
-"""Makes records: fits runs on this machine or on others, measures the fits, and writes a record for each trained run.
+"""Makes records: fits on this machine or on others, measures the fits, and writes a record for each trained run.
 
-In: trained runs and a results folder. Out: one record per trained run, also if the trained run fails. It judges no
-    number and draws nothing.
+In: trained runs and a results folder. Out: one record per trained run, also if it fails. It judges no number and draws
+nothing.
 """

@@ -157,12 +157,12 @@ def run_queue(
     attempt: Callable[[list[TrainedRun]], Attempt[Found]],
     tick: Callable[[], object],
 ) -> Generator[Found, None, None]:
-    """Start an `attempt` for every group of runs, as many at a time as the executor allows; yield what they return.
+    """Start an `attempt` for every seed batch, as many at a time as the executor allows; yield what they return.
 
     Args:
-        executor: where the groups are fitted.
-        queue: the groups; it is empty at the end. A group that another process works on goes back to its end.
-        attempt: fits and measures a group.
+        executor: where the seed batches are fitted.
+        queue: the seed batches; it is empty at the end. One that another process works on goes back to its end.
+        attempt: fits and measures a seed batch.
         tick: called now and then while all is silent.
     """
     running: dict[Attempt[Found], list[TrainedRun]] = {}

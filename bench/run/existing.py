@@ -1,4 +1,4 @@
-"""Which trained runs need no run because they have a record already."""
+"""Which trained runs are done: a second run keeps their records."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ def is_final(record: Record, data_dir: Path | None = None) -> bool:
 
     It does if the outcome is final, the versions are today's, and no data set that the record lacked is present now.
     """
-    return record.outcome in FINAL and not is_stale(record) and not has_come(record.missing, data_dir)
+    return record.outcome in FINAL and not is_stale(record) and not is_data_present(record.missing, data_dir)
 
 
-def has_come(missing: Mapping[str, Reason], data_dir: Path | None) -> bool:
-    """Return whether a data set is present now for which numbers of a record are missing; keys begin with its name."""
+def is_data_present(missing: Mapping[str, Reason], data_dir: Path | None) -> bool:
+    """Return whether a data set that was missing at measurement time, by the keys of its numbers, is present now."""
     lacking = {key.partition("/")[0] for key, reason in missing.items() if reason.kind == "no-data"}
     if not lacking:
         return False

@@ -35,7 +35,7 @@ Fits = Mapping[str, Fit | Reason | Exception]  # by fit key: the fit, why it div
 
 
 def work(trained_runs: Sequence[TrainedRun], options: Options, send: Send) -> None:
-    """Fit the seeds of the runs in one seed batch, and measure every run. A run that fails gets a record too."""
+    """Fit the seeds of a seed batch, and measure every trained run. One that fails gets a record too."""
     if options.threads:
         torch.set_num_threads(options.threads)
     device = torch.device(trained_runs[0].device)

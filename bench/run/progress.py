@@ -58,7 +58,7 @@ class _ShownFit:
 
 
 class Progress:
-    """Shows the trained runs of a run, of which several may run at once; a `bench.run.runner.Watcher`."""
+    """Shows the trained runs of a run, of which several may be done at once; a `bench.run.runner.Watcher`."""
 
     def __init__(
         self,
@@ -67,7 +67,7 @@ class Progress:
         stream: TextIO | None = None,
         at_once: int = 1,
     ) -> None:
-        """Show a run that does `at_once` fits at a time; `estimates` has the expected cost of each run by its key."""
+        """Show a run that does `at_once` fits at a time; `estimates` has the expected costs by key."""
         self._console = console_of(stream or sys.stderr)
         self._quiet = quiet
         self._bars = None if quiet or not is_screen(self._console) else _bars(self._console)
@@ -216,7 +216,7 @@ def _bars(console: Console) -> bars.Progress:
 
 
 class _TimeLeft:
-    """The time that the open trained runs of a run are expected to take. Open: without a record.
+    """The time that the open trained runs, which have no record yet, are expected to take.
 
     For a running fit, the time comes from its epochs. For every other fit it is the estimate, multiplied by a ratio:
     the time that the finished fits of this run took, divided by their estimates.
@@ -256,7 +256,7 @@ class _TimeLeft:
         self._left.pop(key, None)
 
     def learn(self, keys: Iterable[str], seconds: float) -> None:
-        """Compare the seconds that the runs of a finished fit took in all with their estimates, if all have one."""
+        """Compare the seconds of a finished fit's trained runs together with their estimates, if all have one."""
         estimated = [self._estimated.get(key) for key in keys]
         known = [value for value in estimated if value is not None]
         if known and len(known) == len(estimated):
@@ -294,8 +294,5 @@ def _sum(first: float | None, second: float | None) -> float | None:
 
 
 def _first_of_each_fit(group: Sequence[TrainedRun]) -> set[str]:
-    """Return the key of the first trained run of each fit; the estimate of this trained run includes the training."""
-    return {
-        trained_run.key
-        for trained_run in {trained_run.fit_key: trained_run for trained_run in reversed(group)}.values()
-    }
+    """Return the key of the first trained run of each fit, whose estimate includes the training."""
+    return {first.key for first in {one.fit_key: one for one in reversed(group)}.values()}

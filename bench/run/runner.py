@@ -1,4 +1,4 @@
-"""Run the runs that have no final record, grouped by fit. Every run gets a record; a failed one gets a reason."""
+"""Do the trained runs that have no final record, by seed batch. Each gets a record; that of a failed one says why."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ BUSY_WAIT_S = 1.0
 
 @dataclass(frozen=True)
 class Result:
-    """How one trained run of a run ended."""
+    """How a trained run ended."""
 
     trained_run: TrainedRun
     outcome: str
@@ -42,7 +42,7 @@ class Watcher(Protocol):
     """Shows the progress of a run."""
 
     def begin(self, groups: list[list[TrainedRun]], done: int) -> None:
-        """Begin to show the fits of a run, a group of runs each; `done` other trained runs are finished already."""
+        """Begin to show a run: its groups of trained runs; `done` other trained runs are finished already."""
 
     def event(self, group: Sequence[TrainedRun], event: Event) -> None:
         """Show an event of a child process."""
@@ -59,7 +59,7 @@ def run(
     executor: Executor | Literal["process", "inline"] = "process",
     time_limit_s: float | None = None,
 ) -> list[Result]:
-    """Run every run that has no final record; return how each trained run ended, in the order of `trained_runs`.
+    """Do every trained run that has no final record; return how each ended, in the order of `trained_runs`.
 
     Seeds that can share a seed batch do so. An executor that is given by its name does one fit after the other.
     """

@@ -1,4 +1,4 @@
-"""Starts a child process, reads its events and ends it. A crash or a time limit affects the runs of one fit only.
+"""Starts a child process, reads its events and ends it. A crash or a time limit affects one seed batch only.
 
 A child process is forked from a server that has imported torch already, which saves seconds. It writes events as lines
 of JSON.

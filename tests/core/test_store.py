@@ -79,6 +79,8 @@ def test_a_record_without_numbers_does_not_replace_a_finished_one(tmp_path):
     store.write(done)
     store.write(failed)
     assert store.find(done).metrics == done.metrics
+    store.write(structs.replace(failed, versions=structs.replace(done.versions, metrics={"brier": 2})))
+    assert store.find(done).metrics == done.metrics  # it has no brier: no number of it is of another version
     store.write(structs.replace(failed, versions=structs.replace(done.versions, metrics={"accuracy": 2})))
     assert store.find(done).outcome == "failed"  # the finished one was of other versions
 

@@ -10,7 +10,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bench.measure.metrics import classification, draws
+from bench.measure.metrics import classification, draws, uncertainty
 from bench.measure.metrics.draws import DrawSummary, concatenate, draw_hits, reduce_draws
 from bench.measure.metrics.evaluate import evaluate_classification
 from bench.measure.metrics.refusal import risk_coverage
@@ -114,7 +114,7 @@ def test_bounds(data: tuple[torch.Tensor, np.ndarray]) -> None:
     log_probs, labels = data
     log_probs = log_probs.double().log_softmax(2)  # float32 probabilities sum to 1 within 1e-6 only
     summary = reduce_draws(log_probs)
-    parts = classification.entropies(summary)
+    parts = uncertainty.entropies(summary)
     for values in parts.values():
         assert values.min() >= -DOUBLE  # of a certain row it is a log minus a log, which two libraries computed
         assert values.max() <= math.log(log_probs.shape[2]) + DOUBLE

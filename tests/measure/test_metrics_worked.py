@@ -10,7 +10,7 @@ import torch
 
 from bench.core.errors import BenchError, ConfigError, ContractViolation
 from bench.interface import Gaussian
-from bench.measure.metrics import classification, ood, regression
+from bench.measure.metrics import classification, ood, regression, uncertainty
 from bench.measure.metrics.draws import DrawSummary, concatenate, draw_hits, reduce_draws
 from bench.measure.metrics.refusal import MEDIAN_RULE, STRICT_RULE, RefusalRule, risk_coverage
 from tests.close import close
@@ -41,7 +41,7 @@ def test_two_draws_of_one_row() -> None:
     expected = (entropy_of(0.9, 0.1) + entropy_of(0.3, 0.7)) / 2
     assert summary.expected_entropy == close([expected])
     # -.6 ln .6 - .4 ln .4 = .673012; mutual information .673012 - .4679735
-    parts = classification.entropies(summary)
+    parts = uncertainty.entropies(summary)
     assert parts["predictive_entropy"] == close([entropy_of(0.6, 0.4)])
     assert parts["mutual_information"] == close([entropy_of(0.6, 0.4) - expected])
 
@@ -60,7 +60,7 @@ def test_only_the_first_thirty_draws_vote() -> None:
 
 
 def test_disagreement() -> None:
-    assert classification.disagreement_rate(np.array([[30, 0, 0], [29, 1, 0], [0, 15, 15], [0, 0, 30]])) == 0.5
+    assert uncertainty.disagreement_rate(np.array([[30, 0, 0], [29, 1, 0], [0, 15, 15], [0, 0, 30]])) == 0.5
 
 
 PROBS = np.array([[0.95, 0.05], [0.95, 0.05], [0.35, 0.65], [0.65, 0.35]])
@@ -238,6 +238,6 @@ def test_bad_input_is_one_line() -> None:
 
 
 def test_negative_mutual_information_is_a_fault_and_rounding_is_not() -> None:
-    assert classification.mutual_information(np.array([1.0]), np.array([1.0 + 1e-15])).tolist() == [0.0]
+    assert uncertainty.mutual_information(np.array([1.0]), np.array([1.0 + 1e-15])).tolist() == [0.0]
     with pytest.raises(BenchError, match="cannot be negative"):
-        classification.mutual_information(np.array([1.0, 1.0]), np.array([0.5, 1.1]))
+        uncertainty.mutual_information(np.array([1.0, 1.0]), np.array([0.5, 1.1]))

@@ -123,11 +123,11 @@ STATES = """
 import json, sys
 from pathlib import Path
 from bench.plan.freshness import why_stale
-from bench.plan.trained runs import Selection, trained runs
+from bench.plan.trained_runs import Selection, trained_runs
 from bench.core.store import Store
 
 found = {record.key: why_stale(record) for record in Store(Path(sys.argv[1])).all_records()[0]}
-keys = [trained run.key for trained run in trained runs(Selection(approaches=("linear_bbb", "mlp"), profile="smoke"))]
+keys = [one.key for one in trained_runs(Selection(approaches=("linear_bbb", "mlp"), profile="smoke"))]
 print(json.dumps([found, keys]))
 """
 

@@ -83,7 +83,7 @@ def requested(browser: Any) -> list[str]:
 def column(browser: Any, table: str, place: int) -> list[str]:
     """Return the texts of a column's visible rows."""
     script = """return [...document.querySelectorAll(`#${arguments[0]} tbody tr`)].filter((row) => !row.hidden)
-        .map((row) => row.trained runs[arguments[1]].textContent.trim())"""
+        .map((row) => row.cells[arguments[1]].textContent.trim())"""
     texts: list[str] = browser.execute_script(script, table, place)
     return texts
 
@@ -149,8 +149,8 @@ def test_a_table_of_several_data_sets_begins_with_the_digits(opened):
 def test_at_phone_width_a_row_is_a_card_that_names_its_numbers(opened):
     show(opened, 390)
     opened.refresh()
-    script = """const trained run = document.querySelector('#table-choice tbody tr').trained runs[1]
-        return [trained run.dataset.column, getComputedStyle(trained run).display]"""
+    script = """const cell = document.querySelector('#table-choice tbody tr').cells[1]
+        return [cell.dataset.column, getComputedStyle(cell).display]"""
     assert opened.execute_script(script) == ["accuracy", "grid"]
 
 

@@ -101,7 +101,7 @@ def _main(given: argparse.Namespace) -> int:
     return FAILED if faults else 0
 
 
-def _told(name: str, lines: list[str], faults: list[str]) -> list[str]:
+def _printed(name: str, lines: list[str], faults: list[str]) -> list[str]:
     """Print what a campaign came to, and return its faults."""
     lines = [*lines, *(f"FAULT {fault}" for fault in faults)]
     print("\n".join(f"{name}: {line}" for line in lines))
@@ -114,22 +114,22 @@ def _seed_line(given: argparse.Namespace) -> str:
 
 def _kills(given: argparse.Namespace) -> list[str]:
     found = kill_runs(given.kills, given.seed, say, given.approaches or KILLED)
-    return _told("kills", [*found.lines(), _seed_line(given)], found.faults)
+    return _printed("kills", [*found.lines(), _seed_line(given)], found.faults)
 
 
 def _planted(given: argparse.Namespace) -> list[str]:
     found = plant(given.planted, disks=given.planted == tuple(OUTCOMES))
-    return _told("planted", found.lines(), found.faults)
+    return _printed("planted", found.lines(), found.faults)
 
 
 def _together(given: argparse.Namespace) -> list[str]:
     found = run_together()
-    return _told("together", found.lines(), found.faults)
+    return _printed("together", found.lines(), found.faults)
 
 
 def _soak(given: argparse.Namespace) -> list[str]:
     found = soak(given.seconds, given.approaches or SOAKED, given.profile, given.seed, say)
-    return _told("soak", [*found.lines(), _seed_line(given)], found.faults)
+    return _printed("soak", [*found.lines(), _seed_line(given)], found.faults)
 
 
 def _fuzz(given: argparse.Namespace) -> list[str]:
@@ -152,7 +152,7 @@ def _fuzz(given: argparse.Namespace) -> list[str]:
         f"{len(faults)} tracebacks or hangs; slowest {max(each.slowest_s for each in tried) * 1000:.0f} ms of the "
         f"processor, memory +{sum(each.peak_mib for each in tried):.0f} MiB"
     )
-    return _told("fuzz", [*(each.line() for each in tried), whole, _seed_line(given)], faults)
+    return _printed("fuzz", [*(each.line() for each in tried), whole, _seed_line(given)], faults)
 
 
 def _determinism(given: argparse.Namespace) -> list[str]:
@@ -165,7 +165,7 @@ def _determinism(given: argparse.Namespace) -> list[str]:
 
 
 def say(line: str) -> None:
-    """Tell how far a campaign is."""
+    """Say how far a campaign is."""
     print(line, file=sys.stderr, flush=True)
 
 

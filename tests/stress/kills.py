@@ -159,7 +159,7 @@ class _Round:
             time.sleep(WATCH_S if writing else max(0.0, min(0.05, end - time.monotonic())))
 
     def _count_lost(self, run: Run, fit: str) -> None:
-        """Compare the epochs that the run has told of with those that a resumed fit need not train again."""
+        """Compare the epochs that the run has reported with those that a resumed fit need not train again."""
         store = Store(self.root)
         reported = max((e["epoch"] for e in run.events if e["kind"] == "epoch" and e["fit"] == fit), default=0)
         checkpoint = store.read_tensors(store.fit_path(fit, "checkpoint"))

@@ -1,4 +1,4 @@
-"""Several runs on one results folder at once, one of them killed: every run is done once, and nothing is harmed."""
+"""Several runs on one results folder at once, one of them killed: every trained run is done once, nothing is harmed."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def _count(found: Together, runs: list[Run]) -> None:
     if found.done_twice:
         found.faults.append(f"{found.done_twice} trained runs were done twice")
     expected = max(event["done"] + event["to_do"] for run in runs for event in run.events if event["kind"] == "begin")
-    # The run that was killed may have written a record and not told of it.
+    # The run that was killed may have written a record and not reported it.
     if not expected - 1 <= found.trained_runs <= expected:
         found.faults.append(f"{found.trained_runs} of {expected} trained runs were done")
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 
 from bench.core.folder import Problem, SealedFolder
-from bench.core.records import SCHEMA, DerivedMetrics, derived_name
+from bench.core.records import SCHEMA, DerivedMetrics, Naming
 from bench.core.store import Store
 from bench.judge.ablation.single_changes import Ablation
 from bench.plan.freshness import is_stale
@@ -23,7 +23,12 @@ and of a pixel in the middle, where digits have ink."""
 
 def folder(store: Store) -> SealedFolder[DerivedMetrics]:
     """Return a results folder's derived metrics."""
-    return SealedFolder(store.root, "derived_metrics", DerivedMetrics, "derived", SCHEMA, derived_name, AGAIN)
+    return SealedFolder(store.root, "derived_metrics", DerivedMetrics, "derived", SCHEMA, _name, AGAIN)
+
+
+def _name(derived: Naming) -> str:
+    """Return the path of a derived metric below the folder of derived metrics."""
+    return f"{derived.approach}/{derived.recipe}__{derived.profile}__seed{derived.seed}__{derived.key[:8]}.json"
 
 
 def keys_of(ablation: Ablation) -> tuple[str, ...]:

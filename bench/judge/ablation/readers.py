@@ -30,7 +30,7 @@ from bench.core.errors import DataMissing, Unsupported, unknown_name
 from bench.core.reasons import Reason, message_reason
 from bench.interface import Posterior, Split
 from bench.measure.measuring import draws_of, predict_split
-from bench.measure.metrics import classification, ood
+from bench.measure.metrics import classification, ood, uncertainty
 from bench.measure.metrics.arrays import FloatArray, IntArray
 from bench.measure.metrics.draws import DrawSummary
 from bench.measure.metrics.pruning import prune
@@ -154,7 +154,7 @@ READERS: Mapping[str, Reader] = {
     "geometric_accuracy": lambda summary, labels, _: classification.accuracy(geometric(summary), labels),
     "geometric_nll": lambda summary, labels, _: classification.nll(geometric(summary), labels),
     "geometric_ece": lambda summary, labels, _: classification.ece(np.exp(geometric(summary)), labels),
-    "normalised_geometric_entropy": lambda summary, _, __: float(classification.entropy(geometric(summary)).mean()),
+    "normalised_geometric_entropy": lambda summary, _, __: float(uncertainty.entropy(geometric(summary)).mean()),
     "refusal_rate": lambda summary, _, threshold: _rule(threshold).refusal_rate(summary),
     "selective_accuracy": lambda summary, labels, threshold: _rule(threshold).selective_accuracy(summary, labels),
 }

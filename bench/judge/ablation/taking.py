@@ -30,7 +30,7 @@ from bench.measure.protocols import Common
 from bench.plan.freshness import DERIVED, is_fit_stale, versions_of
 from bench.plan.recipes import build, profile, resolve
 from bench.plan.registry import manifest
-from bench.run.existing import has_come
+from bench.run.existing import is_data_present
 
 
 def read_missing(
@@ -69,7 +69,7 @@ def read_missing(
 def _is_complete(derived: DerivedMetrics, wanted: Sequence[str], data_dir: Path | None) -> bool:
     """Return whether a derived metric has every number or its reason, and no missing data set has come since."""
     is_whole = all(key in derived.metrics or key in derived.missing for key in wanted)
-    return is_whole and not has_come(derived.missing, data_dir)
+    return is_whole and not is_data_present(derived.missing, data_dir)
 
 
 def _read(

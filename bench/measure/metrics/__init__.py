@@ -10,3 +10,4 @@ from bench.measure.metrics import ood as ood
 from bench.measure.metrics import published as published
 from bench.measure.metrics import refusal as refusal
 from bench.measure.metrics import shifts as shifts
+from bench.measure.metrics import uncertainty as uncertainty

@@ -14,7 +14,7 @@ import numpy as np
 from bench.core.errors import ConfigError
 from bench.core.metric_table import FRACTION, SCORES, MetricFunction, metric
 from bench.measure.metrics.arrays import FloatArray, IntArray
-from bench.measure.metrics.classification import entropies
+from bench.measure.metrics.uncertainty import entropies
 
 if TYPE_CHECKING:
     from bench.measure.metrics.draws import DrawSummary

@@ -42,10 +42,10 @@ class RefusalRule:
         return float(hits[accepted].mean()) if accepted.any() else None
 
 
-MEDIAN_RULE = RefusalRule(0.5, 0.2)  # chopra2018, trained runs 15-16 of its notebook, which made its numbers
+MEDIAN_RULE = RefusalRule(0.5, 0.2)  # chopra2018, cells 15-16 of its notebook, which made its numbers
 STRICT_RULE = RefusalRule(0.1, 0.5)  # chopra2018's proposal for fewer mistakes: 10th percentile above 0.5
 
-_CHOPRA = "chopra2018, trained runs 15-16 of bnn.ipynb"
+_CHOPRA = "chopra2018, cells 15-16 of bnn.ipynb"
 _ARTICLE = "chopra2018, the article's proposal of a stricter rule"
 _ALL_REFUSED = Reason("rows-refused")
 

@@ -74,17 +74,17 @@ def roc(inside: FloatArray, outside: FloatArray) -> tuple[FloatArray, FloatArray
     return rate(inside), rate(outside)
 
 
-def thinned(false: FloatArray, true: FloatArray, trained_runs: int = 100) -> tuple[FloatArray, FloatArray]:
-    """Return only the first and the last point of a curve in each trained run of a grid, so that the file is small.
+def thinned(false: FloatArray, true: FloatArray, cells: int = 100) -> tuple[FloatArray, FloatArray]:
+    """Return only the first and the last point of a curve in each cell of a grid, so that the file is small.
 
-    The grid has `trained_runs` trained runs a side: from `LOWEST_RATE` to 1 on a logarithmic axis, and from 0 to 1 on a
+    The grid has `cells` cells a side: from `LOWEST_RATE` to 1 on a logarithmic axis, and from 0 to 1 on a
     linear one.
     """
     shown = false >= LOWEST_RATE
     false, true = false[shown], true[shown]
-    across = np.floor(np.log(false / LOWEST_RATE) / -math.log(LOWEST_RATE) * trained_runs)
-    trained_run = across * (trained_runs + 1) + np.floor(true * trained_runs)
-    new = np.diff(trained_run, prepend=-1.0) != 0
+    across = np.floor(np.log(false / LOWEST_RATE) / -math.log(LOWEST_RATE) * cells)
+    cell = across * (cells + 1) + np.floor(true * cells)
+    new = np.diff(cell, prepend=-1.0) != 0
     kept = new | np.append(new[1:], True)
     return false[kept], true[kept]
 

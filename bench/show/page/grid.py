@@ -1,4 +1,4 @@
-"""Tables as the page's template shows them: text, address and look of every trained run."""
+"""Tables as the page's template shows them: text, address and look of every cell."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def _percent(margins: float) -> float:
 
 @dataclass(frozen=True)
 class PageEntry:
-    """One trained run of a table: text, link ('' for none), a tone for verdicts, a drawing before the text."""
+    """One cell of a table: text, link ('' for none), a tone for verdicts, a drawing before the text."""
 
     text: str
     href: str = ""

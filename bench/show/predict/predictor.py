@@ -17,8 +17,8 @@ from bench.core.records import Record
 from bench.core.store import Store
 from bench.measure.measuring import categorical, draws_of
 from bench.measure.metrics.arrays import FloatArray
-from bench.measure.metrics.classification import entropies
 from bench.measure.metrics.draws import reduce_draws
+from bench.measure.metrics.uncertainty import entropies
 from bench.show.predict import fits, rules
 from bench.show.predict.normalise import Normalised, normalise
 

@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bench.core.errors import ConfigError, check_known
-from bench.measure.metrics.classification import entropies
 from bench.measure.metrics.draws import DrawSummary
 from bench.measure.metrics.refusal import MEDIAN_RULE, STRICT_RULE, RefusalRule
+from bench.measure.metrics.uncertainty import entropies
 
 REFUSED_DIGITS = 0.05  # share of the test digits that a rule of entropies refuses
 QUANTILE_RULES: Mapping[str, RefusalRule] = {"median": MEDIAN_RULE, "strict": STRICT_RULE}

@@ -42,7 +42,7 @@ def markdown_grid(table: Table) -> str:
 
 
 def escape(raw: str) -> str:
-    """Return text that Markdown shows as it is, on one line: no trained run borders, tags, emphasis or comments."""
+    """Return text that Markdown shows as it is, on one line: no cell borders, tags, emphasis or comments."""
     line = one_line(raw)
     for character in "\\|*`":
         line = line.replace(character, f"\\{character}")

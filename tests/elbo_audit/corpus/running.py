@@ -63,14 +63,14 @@ class Told:
 
 
 def judged(style: Style, fault: str | None) -> tuple[str, Objective, Told]:
-    """Build and audit one objective; return the trained run of the confusion table first."""
+    """Build and audit one objective; return the cell of the confusion table first."""
     with torch.random.fork_rng(), _own_store(style):
         objective = style.build(sizes(style.name), fault)
         torch.manual_seed(0)
         report = (elbo_audit.audit_pyro if objective.pyro else elbo_audit.audit_torch)(**objective.arguments)
     fails = tuple(finding.rule for finding in report.findings if finding.outcome == "fails")
     told = Told(fails, report.numbers.get("kl_per_epoch"), str(report))
-    return _trained_run(objective, told), objective, told
+    return _cell(objective, told), objective, told
 
 
 def _own_store(style: Style):
@@ -79,8 +79,8 @@ def _own_store(style: Style):
     return importlib.import_module("pyro").get_param_store().scope()
 
 
-def _trained_run(objective: Objective, told: Told) -> str:
-    """Return the trained run of the confusion table; its name also says whether the KL's number is right."""
+def _cell(objective: Objective, told: Told) -> str:
+    """Return the cell of the confusion table; its name also says whether the KL's number is right."""
     wanted = objective.expected
     if not wanted.fails:
         if told.fails:

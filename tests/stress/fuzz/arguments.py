@@ -1,4 +1,4 @@
-"""Targets among the command lines: what is typed is parsed, its runs are chosen, and commands that only read run."""
+"""Targets: command lines. What is typed is parsed, trained runs are selected, and commands that only read run."""
 
 from __future__ import annotations
 

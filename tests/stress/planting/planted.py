@@ -1,6 +1,6 @@
 """Six points, nothing learnt, and one planted fault: what a run makes of it is what is tested.
 
-Objective: none.  Target: none.  Cost: none.  Fails when: it is told to.
+Objective: none.  Target: none.  Cost: none.  Fails when: it is asked to.
 """
 
 from __future__ import annotations
