@@ -14,7 +14,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Generator, Iterator
-from multiprocessing import connection, forkserver
+from multiprocessing import connection, forkserver, resource_tracker
 from multiprocessing.context import ForkServerContext
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -82,6 +82,7 @@ def process_context() -> ForkServerContext:
     """
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["bench.run.preload"])
+    resource_tracker.ensure_running()  # first: its start ends with SIGINT unblocked
     blocked = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
     try:
         forkserver.ensure_running()

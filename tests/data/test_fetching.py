@@ -193,7 +193,7 @@ def test_a_set_without_a_public_address_says_how_to_get_it(folder):
 def test_what_cannot_be_written_is_one_line(folder, tmp_path):
     shutil.move(folder / "fashion_mnist", tmp_path / "copy")
     (folder / "fashion_mnist").write_bytes(b"a file in the way")
-    with one_line(StoreError, "cannot write", str(folder / "fashion_mnist"), "exists"):
+    with one_line(StoreError, "cannot write", str(folder / "fashion_mnist"), "Not a directory"):
         fetch("fashion_mnist", source=tmp_path / "copy")
 
 

@@ -127,7 +127,7 @@ from bench.plan.trained_runs import Selection, trained_runs
 from bench.core.store import Store
 
 found = {record.key: why_stale(record) for record in Store(Path(sys.argv[1])).all_records()[0]}
-keys = [one.key for one in trained_runs(Selection(approaches=("linear_bbb", "mlp"), profile="smoke"))]
+keys = [run.key for run in trained_runs(Selection(approaches=("linear_bbb", "mlp"), profile="smoke"))]
 print(json.dumps([found, keys]))
 """
 

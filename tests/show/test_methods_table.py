@@ -24,7 +24,7 @@ from tests.tables import shown_rows
 def inputs(*records, profile="full"):
     """Return inputs of these records, as if they had been read from a results folder."""
     found = Inputs(Path("no-such-folder"), profile)
-    found._read_once[found.store.root] = (list(records), [])
+    found._read_once[found.store.root, frozenset()] = (list(records), [])
     return found
 
 
