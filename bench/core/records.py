@@ -83,7 +83,7 @@ class Provenance(Fields, frozen=True, kw_only=True):
     device_name: str = ""
     vector_instructions: str = ""
     matmul_rate: Amount | None = None
-    load_average: tuple[Amount, Amount] | None = None  # before and after the fit
+    load_average: tuple[Real, Real] | None = None  # before and after the fit; -1 where the system has none
     source_sha256: str | None = None
     data_sha256: dict[str, str] = {}
     train_sha256: str | None = None

@@ -91,7 +91,10 @@ def fit(
         trained = [(trained_run, found) for trained_run in todo if isinstance(found := fits[trained_run.fit_key], Fit)]
         if options.retain and not all([_retain(store, trained_run, found, send) for trained_run, found in trained]):
             return fits  # keep the checkpoint: the posterior could not be written
-    store.drop_checkpoint(checkpoint_key(group))
+    try:
+        store.drop_checkpoint(checkpoint_key(group))
+    except StoreError as error:  # the fits are there
+        send(Warned(str(error)))
     return fits
 
 

@@ -101,7 +101,9 @@ def _attempt(
         while time.monotonic() < until:
             yield Tick()
         return None
-    except StoreError as error:  # these trained runs cannot be locked, read or written; others perhaps can
+    except StoreError as error:  # these trained runs cannot be locked; others perhaps can
+        for trained_run in group:
+            tell(group, Recorded(trained_run.key, "failed", str(error)))
         return [Result(trained_run, "failed", str(error), was_there=False) for trained_run in group]
 
 
@@ -143,6 +145,8 @@ def _run_group(
         outcome, reason, printed = "out-of-time", message_reason("out-of-time", error), error.printed
     except FitCrashed as error:
         reason, printed = message_reason("crashed", error), error.printed
+    except StoreError as error:  # what a worker has sent cannot be written
+        reason = message_reason("not-written", error)
     threads = options.threads or len(os.sched_getaffinity(0))
     for trained_run in open_trained_runs.values():
         event = write_or_say_why(store, trained_run, empty_record(trained_run, outcome, reason, threads, printed))

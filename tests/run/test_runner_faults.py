@@ -153,3 +153,22 @@ def test_an_event_about_another_trained_run_is_the_fits_fault(tmp_path):
         "failed",
         r"its process reported a trained run that it was not given: '\x1bno such key'",
     )
+
+
+def test_trained_runs_that_cannot_be_locked_are_reported(tmp_path):
+    (tmp_path / "locks").write_text("in the way")
+    results, watcher = published(tmp_path, seeds=(0,))
+    events = watcher.of(Recorded)
+    assert len(events) == len(results) == 2
+    assert [(event.outcome, event.reason) for event in events] == [("failed", one.reason) for one in results]
+    assert "cannot lock" in events[0].reason
+
+
+def test_a_checkpoint_that_cannot_be_removed_costs_no_fit(tmp_path, monkeypatch):
+    def refuse(*_):
+        raise StoreError("cannot remove it")
+
+    monkeypatch.setattr(Store, "drop_checkpoint", refuse)
+    results, watcher = published(tmp_path, seeds=(0,))
+    assert {result.outcome for result in results} == {"done"}
+    assert [event.message for event in watcher.of(Warned)] == ["cannot remove it"]
