@@ -11,12 +11,12 @@ from __future__ import annotations
 import csv
 import io
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from bench.cli import FAILED
 from bench.cli.main import Parser, guarded
-from bench.cli.options import given_folder
+from bench.cli.options import existing_folder
 from bench.core.errors import StoreError
 from bench.core.files import is_there, remove, write_atomically
 from bench.core.folder import ARCHIVE, FILE, SealedFolder, T
@@ -31,13 +31,17 @@ METRICS = "metrics.csv"
 COLUMNS = ("approach", "recipe", "protocol", "profile", "device", "precision", "seed", "metric", "value")
 
 
-def main() -> int:
+def main(argv: Sequence[str] | None = None) -> int:
     """Move the files and write the table, or check the table, and return the exit code."""
+    return guarded(lambda: _main(argv))
+
+
+def _main(argv: Sequence[str] | None) -> int:
     parser = Parser(prog="python -m tools.archive", description="Move files of a results folder into its archives.")
-    parser.add_argument("results", type=given_folder, nargs="?", default=RESULTS, metavar="RESULTS")
+    parser.add_argument("results", type=existing_folder, nargs="?", default=RESULTS, metavar="RESULTS")
     parser.add_argument("--check", action="store_true", help="only check that metrics.csv is that of the archives")
-    arguments = parser.parse_args()
-    return guarded(lambda: _check(arguments.results) if arguments.check else _archive(arguments.results))
+    arguments = parser.parse_args(argv)
+    return _check(arguments.results) if arguments.check else _archive(arguments.results)
 
 
 def _archive(results: Path) -> int:

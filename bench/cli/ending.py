@@ -47,7 +47,7 @@ def ending(results: Sequence[Result], seconds: float, arguments: argparse.Namesp
     again = {"failed", "out-of-time", "skipped"} & {result.outcome for result in bad}
     if again:
         lines.append(
-            Text(f"run the same command again to retry the trained runs that are {' or '.join(sorted(again))}")
+            Text(f"run the same command again to retry the trained runs with outcome {' or '.join(sorted(again))}")
         )
     return lines
 

@@ -91,14 +91,15 @@ def is_held(root: Path, key: str) -> bool:
 
 
 def are_kept(root: Path) -> bool:
-    """Return whether a lock that is held is refused to others; on some network disks it is not."""
+    """Return whether a lock that is held is refused to others; on some network disks it is not. Raises StoreError."""
     key = f"probe-{secrets.token_hex(4)}"
     try:
         with lock(root, key), contextlib.suppress(Busy), lock(root, key):
             return False
         return True
     finally:
-        remove(_path(root, key), root)
+        with contextlib.suppress(StoreError):  # that it cannot be locked is the error to report
+            remove(_path(root, key), root)
 
 
 def holder(root: Path, key: str) -> Holder | None:

@@ -27,6 +27,7 @@ from tests import synthetic
 from tests.core.stores import record
 from tests.synthetic import read_record
 from tools.archive import archive_folder, archive_scores
+from tools.archive import main as archive
 
 SCORES = {
     "mnist/label": np.arange(3),
@@ -430,3 +431,16 @@ def test_a_lock_that_may_not_be_looked_at_counts_as_free(tmp_path):
         finally:
             os.seteuid(user)
             (tmp_path / locks.FOLDER).chmod(0o755)
+
+
+def test_files_are_archived_with_the_table_of_their_metrics_or_an_error_is_one_line(tmp_path, capsys):
+    assert archive([str(tmp_path / "absent")]) == archive(["--chek"]) == 2
+    assert len(capsys.readouterr().err.splitlines()) == 2
+    Store(tmp_path).write(record())
+    assert archive([str(tmp_path), "--check"]) == 1
+    assert archive([str(tmp_path)]) == archive([str(tmp_path), "--check"]) == 0
+    assert (tmp_path / "metrics.csv").read_text().splitlines()[1].endswith(",mnist/accuracy,0.98")
+    (path,) = tmp_path.glob("records/*.jsonl")
+    path.write_bytes(path.read_bytes()[:-10])
+    assert archive([str(tmp_path), "--check"]) == 1
+    assert archive([str(tmp_path)]) == 2

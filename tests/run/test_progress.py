@@ -265,7 +265,7 @@ def test_the_end_groups_failures_and_names_the_command_that_lists_them():
         "2 more trained runs ended for 2 other reasons",
         "1 of 6 trained runs done, 1 of them in this call, in 3 s",
         "next: python -m bench status --all --recipe corrected --seeds 6 --profile smoke lists all",
-        "run the same command again to retry the trained runs that are failed or skipped",
+        "run the same command again to retry the trained runs with outcome failed or skipped",
     ]
 
 
