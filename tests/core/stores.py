@@ -1,6 +1,15 @@
-"""A made-up record."""
+"""A made-up record, and scores of three rows."""
+
+import numpy as np
 
 from tests import synthetic
+
+SCORES = {
+    "mnist/label": np.arange(3),
+    "mnist/predicted": np.arange(3),
+    "mnist/predictive_entropy": np.zeros(3, np.float32),
+    "mnist/max_probability": np.ones(3, np.float32),
+}
 
 
 def record(**changes):

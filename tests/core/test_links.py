@@ -126,7 +126,7 @@ def test_no_posterior_is_read_through_a_link(results, tmp_path, caplog, depth):
 
 
 RUN = ["run", "uniform", "--executor", "inline", "--quiet"]
-WRITERS = {  # folder -> the commands that write there, or set aside what they find there
+WRITERS = {  # folder -> the commands that write there
     "tables": [["table", "--write", "--baseline", "none"], RUN],
     "report": [["report", "--no-figures", "--baseline", "none"]],
     "records": [RUN, ["status", "uniform"], ["table", "accuracy", "--baseline", "none"]],

@@ -1,4 +1,4 @@
-"""The form of per-row scores: what the common protocol writes is accepted, anything else is named and set aside."""
+"""The form of per-row scores: what the common protocol writes is accepted, anything else is named and left out."""
 
 import numpy as np
 import pytest

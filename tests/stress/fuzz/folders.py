@@ -47,7 +47,7 @@ class Changed(NamedTuple):
 
 
 class Tried(NamedTuple):
-    """A command that is tried on forged folders."""
+    """A command that is tried on changed folders."""
 
     name: str
     share: float
