@@ -51,7 +51,7 @@ def overlap(one: Tensor, other: Tensor) -> bool:
     """Return whether two tensors have numbers in common."""
     if one is other or _storage(one) != _storage(other):
         return one is other
-    return bool(torch.isin(_trained_runs(one), _trained_runs(other)).any())
+    return bool(torch.isin(_addresses(one), _addresses(other)).any())
 
 
 def _storage(tensor: Tensor) -> tuple[object, ...]:
@@ -61,7 +61,7 @@ def _storage(tensor: Tensor) -> tuple[object, ...]:
     return tensor.device, tensor.dtype, tensor.untyped_storage().data_ptr()
 
 
-def _trained_runs(tensor: Tensor) -> Tensor:
+def _addresses(tensor: Tensor) -> Tensor:
     """Return where each number of a tensor is in its storage."""
     last = sum((n - 1) * stride for n, stride in zip(tensor.shape, tensor.stride(), strict=True))
     return torch.arange(last + 1).as_strided(tensor.shape, tensor.stride()).flatten() + int(tensor.storage_offset())
@@ -71,9 +71,9 @@ def _places(given: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Return which number each of a tensor's numbers is, counted over those of all tensors of its storage."""
     if len(given) == 1:
         return {name: torch.arange(tensor.numel()) for name, tensor in given.items()}
-    trained_runs = [_trained_runs(tensor) for tensor in given.values()]
-    _, found = torch.unique(torch.cat(trained_runs), return_inverse=True)
-    return dict(zip(given, found.split([len(part) for part in trained_runs]), strict=True))
+    addresses = [_addresses(tensor) for tensor in given.values()]
+    _, found = torch.unique(torch.cat(addresses), return_inverse=True)
+    return dict(zip(given, found.split([len(part) for part in addresses]), strict=True))
 
 
 def _each_once(places: Mapping[str, Tensor]) -> list[str]:

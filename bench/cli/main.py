@@ -48,7 +48,7 @@ COMMANDS = {
     "verdict": Command("bench.cli.verdict:add", "which reported numbers reproduce, and why; also a number of yours"),
     "ablation": Command("bench.cli.ablation:add", "what each correction changes, one at a time"),
     "audit": Command("bench.cli.audit:add", "find known mistakes: documents, code (also yours), records, data"),
-    "gate": Command("bench.cli.gate:add", "for CI: does the code still give the numbers of the reference?"),
+    "gate": Command("bench.cli.gate:add", "for CI: does the code still give the numbers of the baseline?"),
     "compare": Command("bench.cli.compare:add", "compare two results folders, paired by trained run and seed"),
     "baseline": Command("bench.cli.baseline:add", "the seeds that verdicts, gate and ablations compare with"),
     "predict": Command("bench.cli.predict:add", 'ask trained networks about a picture: the digit, or "I don\'t know"'),

@@ -117,7 +117,7 @@ class ClaimRow:
     sample: Samples
 
 
-# derived metric the file
+# reading the file
 
 
 def load_claims(path: Path = PUBLISHED) -> list[Claim]:
@@ -197,7 +197,7 @@ def match(claims: Iterable[Claim], results: Results) -> list[ClaimRow]:
 
 def _closed_form(name: str) -> Samples:
     try:
-        # Imported here and by name, so that derived metric claims imports no implementation.
+        # Imported here and by name, so that reading claims imports no implementation.
         module = importlib.import_module("implementations.worked_example")
     except ImportError as error:
         return Samples(missing_value=MissingValue("n/a", f"the closed form cannot be computed: {error}"))

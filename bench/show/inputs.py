@@ -146,11 +146,11 @@ class Inputs:
     def sample(
         self, approach: str, recipe: str, protocol: str, metric: str, among: Callable[[SeedNumbers], bool] | None = None
     ) -> Samples:
-        """Return a metric of every seed of a trained run under the inputs's conditions, or of some seeds."""
+        """Return a metric of every seed of a trained run under the conditions of these inputs, or of some seeds."""
         return self._trained_runs.sample(approach, recipe, protocol, metric, among)
 
     def seeds(self, approach: str, recipe: str, protocol: str) -> Mapping[int, SeedNumbers]:
-        """Return the numbers of every seed of a trained run under the inputs's conditions."""
+        """Return the numbers of every seed of a trained run under the conditions of these inputs."""
         return self._trained_runs.seeds(approach, recipe, protocol)
 
     @cached_property

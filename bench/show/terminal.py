@@ -19,10 +19,7 @@ from bench.core.text import visible
 from bench.judge.results import without_commits
 from bench.show.table import Table
 
-GAP, NARROW_MISSING_VALUE = (
-    2,
-    1,
-)  # spaces between two columns of a table; NARROW_MISSING_VALUE if the table is too wide with GAP
+GAP, NARROW_GAP = 2, 1  # spaces between two columns of a table; NARROW_GAP if the table is too wide with GAP
 PIPE = 120  # width of the output in a pipe or a file, unless COLUMNS says otherwise
 STYLES = {"good": "green", "coarse": "cyan", "bad": "red", "open": "yellow"}  # by tone
 COLOURED = "verdict"  # the only column whose entries are coloured
@@ -105,12 +102,10 @@ def grid(table: Table, console: Console) -> RenderableType:
         rows = zip(*(texts[1:] for texts in columns), strict=True)
         lines = (Listing(first, list(zip(table.columns[1:], others, strict=True))) for first, *others in rows)
         return Group(*map(_listing, lines))
-    missing_value, least = fit
-    made = Grid(
-        box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, missing_value - 1, 0, 0), header_style="bold"
-    )
+    gap, least = fit
+    made = Grid(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, gap - 1, 0, 0), header_style="bold")
     most = [max(map(cell_len, texts)) for texts in columns]
-    shares = _shares(least, most, console.width - missing_value * (len(columns) - 1))
+    shares = _shares(least, most, console.width - gap * (len(columns) - 1))
     for place, (column, share) in enumerate(zip(table.columns, shares, strict=True)):
         width = share if place < len(shares) - 1 else None  # Rich gives the last column the remaining width
         made.add_column(
@@ -131,7 +126,7 @@ def _columns(table: Table) -> list[list[str]]:
 def _fit(
     columns: Sequence[Sequence[str]], width: int, between: re.Pattern[str] = BETWEEN
 ) -> tuple[int, list[int]] | None:
-    """Return the missing value between columns and the least width of each column; None if the table does not fit.
+    """Return the gap between columns and the least width of each column; None if the table does not fit.
 
     A column must have room for its longest word. If that is too wide, names may be broken, and the column must have
     room for the longest part of a name.
@@ -139,9 +134,9 @@ def _fit(
     for may_break_names in (False, True):
         texts_of = [[IN_A_NAME.sub(" ", text) for text in texts] for texts in columns] if may_break_names else columns
         least = [max(cell_len(part) for text in texts for part in between.split(text)) for texts in texts_of]
-        for missing_value in (GAP, NARROW_MISSING_VALUE):
-            if sum(least) + missing_value * (len(columns) - 1) <= width:
-                return missing_value, least
+        for gap in (GAP, NARROW_GAP):
+            if sum(least) + gap * (len(columns) - 1) <= width:
+                return gap, least
     return None
 
 

@@ -60,7 +60,7 @@ def test_a_command_that_makes_records_uses_the_users_folder(elsewhere, capsys):
         (["baseline", "epoch1", "--run"], "--results DIR"),
     ],
 )
-def test_nothing_is_written_with_baseline_the_shipped_records(words, option, elsewhere, capsys):
+def test_nothing_is_written_beside_the_shipped_records(words, option, elsewhere, capsys):
     assert main(words) == USAGE
     out, err = capsys.readouterr()
     expected = f"error: the shipped records are read-only; give {option}\n"

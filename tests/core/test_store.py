@@ -149,7 +149,7 @@ def test_a_number_that_is_not_finite_is_refused_even_if_the_seal_fits(word, tmp_
         read_record(path)
 
 
-def test_scores_come_back_and_damaged_ones_are_message_reason_from_absent_ones(tmp_path):
+def test_scores_come_back_and_damaged_ones_are_told_from_absent_ones(tmp_path):
     store = Store(tmp_path)
     path = store.write(record(), {"mnist/label": np.arange(3)}).with_suffix(".npz")
     kept = store.find(record())

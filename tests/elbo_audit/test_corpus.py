@@ -16,8 +16,8 @@ FAST = (  # a few seconds
 
 @pytest.mark.parametrize(("style", "fault"), [case for case in plan() if case[0].name in FAST])
 def test_a_user_is_told_what_should_be_told(style, fault):
-    trained_run, objective, told = judged(style, fault)
-    assert trained_run in GOOD, f"{trained_run}: {objective.expected}\n{told.text}"
+    cell, objective, told = judged(style, fault)
+    assert cell in GOOD, f"{cell}: {objective.expected}\n{told.text}"
 
 
 def test_the_notes_are_of_mistakes_that_a_style_can_have():

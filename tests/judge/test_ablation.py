@@ -52,7 +52,7 @@ def ends(single_change):
 # ---------------------------------------------------------------------------------------------
 
 
-def test_every_entry_of_the_file_is_a_ablation_and_every_classifier_with_a_document_has_one():
+def test_every_entry_of_the_file_is_an_ablation_and_every_classifier_with_a_document_has_one():
     named = set(read_entries())
     documented = {one.name for one in of_group(DOCUMENTS).values() if one.document and one.task == "mnist"}
     assert named == documented | {"blundell_bbb"}
@@ -218,7 +218,7 @@ def test_weights_are_read_from_the_first_tensor_row_by_row():
         parse("weights/maen@2")
 
 
-def test_a_derived_counts_for_its_own_fit_only():
+def test_a_derived_metric_counts_for_its_own_fit_only():
     key = "mnist/geometric_accuracy"
     records = trained_run("linear_bbb", "published", {0: 0.75, 1: 0.5})
     mine = record("linear_bbb", "published", "derived", fit_key=records[0].fit_key, metrics={key: 0.5})

@@ -63,7 +63,7 @@ def test_alternatives_are_the_fits_that_the_ablation_compares_each_once():
     assert alternatives(manifests()["toy_bbb"]) == []
 
 
-def test_the_network_without_bayes_is_the_control_where_a_ablation_has_none():
+def test_the_network_without_bayes_is_the_control_where_an_ablation_has_none():
     controls = {
         name: [one.name for one in alternatives(manifests()[name]) if one.kind == CONTROL] for name in manifests()
     }

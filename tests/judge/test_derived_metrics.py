@@ -1,4 +1,4 @@
-"""Readings of stored posteriors: worked numbers, and a small real fit whose derived metrics agree with its record."""
+"""Derived metrics of stored posteriors: worked numbers, and a small real fit whose numbers agree with its record."""
 
 import dataclasses
 import json
@@ -138,7 +138,7 @@ def test_one_draw_alone_is_not_the_mean_of_the_draws():
     )
 
 
-def test_a_derived_of_a_real_fit_agrees_with_its_record(store):
+def test_a_derived_metric_of_a_real_fit_agrees_with_its_record(store):
     """Numbers that the record has too are equal: same draws, same rows, same order of sums."""
     told = []
     (record,), _ = store.all_records()

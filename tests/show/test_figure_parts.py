@@ -54,17 +54,15 @@ def test_area_under_the_drawn_curve_is_the_metric(inside, outside):
 
 
 @given(st.integers(0, 2**32 - 1), st.integers(1, 60), st.floats(-2, 2))
-def test_a_thinned_curve_is_the_same_to_a_trained_run(seed, trained_runs, shift):
+def test_a_thinned_curve_is_the_same_to_a_cell(seed, cells, shift):
     generator = np.random.default_rng(seed)
     false, true = roc(generator.normal(size=3000), generator.normal(shift, size=400))
-    few, high = thinned(false, true, trained_runs)
+    few, high = thinned(false, true, cells)
     assert (few[-1], high[-1]) == (1, 1)
-    assert (
-        len(few) <= 4 * trained_runs + 2
-    )  # a rising curve crosses at most 2 trained runs - 1 of them, two points in each
-    wide = np.log(1 / LOWEST_RATE) / trained_runs
+    assert len(few) <= 4 * cells + 2  # a rising curve crosses at most 2 cells - 1 of them, two points in each
+    wide = np.log(1 / LOWEST_RATE) / cells
     x, y = (rate[false >= LOWEST_RATE, None] for rate in (false, true))
-    near = (np.abs(np.log(few / x)) <= wide * 1.000001) & (np.abs(high - y) <= 1.000001 / trained_runs)
+    near = (np.abs(np.log(few / x)) <= wide * 1.000001) & (np.abs(high - y) <= 1.000001 / cells)
     assert near.any(axis=1).all()
     assert set(zip(few, high, strict=True)) <= set(zip(false, true, strict=True))
 

@@ -99,7 +99,7 @@ def test_a_smoke_run_has_no_training_curves_and_says_so(tmp_path):
     assert missing(tmp_path)["accuracy"].startswith("there is no finished record")
 
 
-def test_the_density_of_a_weight_comes_from_a_derived_where_no_fit_is_kept(root, tmp_path):
+def test_the_density_of_a_weight_comes_from_a_derived_metric_where_no_fit_is_kept(root, tmp_path):
     fill(tmp_path)
     store, name = Store(tmp_path), "rabanser2017-weight-density"
     assert "which git does not keep" in missing(tmp_path)[name]

@@ -1,4 +1,4 @@
-"""The findings and their tables: shares computed by hand, broken promises, and effects that differ from zero or not."""
+"""The findings and their tables: shares computed by hand, overconfidence, and effects that differ from zero or not."""
 
 from types import SimpleNamespace
 
@@ -46,7 +46,7 @@ def test_shares_are_of_all_images_and_right_ones_of_the_sure():
     assert expected_accuracy_of(given).right == pytest.approx(200 / 3)
 
 
-def test_a_expected_accuracy_counts_the_wrong_answers_that_the_probabilities_allow():
+def test_an_expected_accuracy_counts_the_wrong_answers_that_the_probabilities_allow():
     # .99512 is float16's .995, and .9999 is kept as 1: at most .00488 + 0 + 0 + 3 / 4096 = .005614 wrong, and one is
     found = expected_accuracy_of(scores([0.995, 0.5, 1.0, 0.9999]))
     assert (found.answers, found.wrong) == (3, 1)
@@ -54,7 +54,7 @@ def test_a_expected_accuracy_counts_the_wrong_answers_that_the_probabilities_all
     assert found.expected_right == pytest.approx(100 * (1 - found.expected / 3))
 
 
-def test_a_expected_accuracy_is_broken_by_more_wrong_answers_than_chance_explains():
+def test_an_expected_accuracy_is_broken_by_more_wrong_answers_than_chance_explains():
     # P(at least 8 | mean 2) = .0011, P(at least 9 | mean 2) = .00024
     assert not ExpectedAccuracy(1000, 8, 2.0).is_broken
     assert ExpectedAccuracy(1000, 9, 2.0).is_broken
@@ -83,7 +83,7 @@ def test_rows_and_sentence_say_what_the_scores_hold(monkeypatch):
         "recipe": "corrected",
         "digits": "100.0",
         "of these right": "75.00",
-        "promised": "99.98",
+        "expected": "99.98",
         "letters": "25.0",
         "not-MNIST": "no data",
         "clothes": "no data",
@@ -91,18 +91,18 @@ def test_rows_and_sentence_say_what_the_scores_hold(monkeypatch):
         "uniform noise": "no data",
     }
     said = findings.sure(made)
-    # 1 of 4 is wrong, 4 / 4096 = .001 were promised: by chance with probability .001
+    # 1 of 4 is wrong, 4 / 4096 = .001 were expected: by chance with probability .001
     assert said == (
         "For each of the 2 networks, published and corrected: where it is at least 99 % sure of a digit, at least 75.0 "
         "% of its answers are right. It is that sure of 100 % of the digits (one training each). 1 network is "
-        "overconfident: its own probabilities promise more right answers than there are (promised and right: mlp "
+        "overconfident: its own probabilities predict more right answers than there are (predicted and right: mlp "
         "corrected 99.98 and 75.00 %). On pictures without a digit, the corrected networks are at least 99 % sure of "
         "some digit in 25 % of the letters."
     )
 
 
 def test_a_record_that_says_how_often_it_is_sure_needs_no_scores():
-    # of 200 digits, 100 are sure, 97 of them right; the probabilities promise 99.5
+    # of 200 digits, 100 are sure, 97 of them right; the probabilities predict 99.5
     counts = {"lower": [0], "upper": [1], "count": [200], "confidence": [0.8], "accuracy": [0.8]}
     own = {"mnist/sure@0.99": 0.5, "mnist/sure_right@0.99": 0.485, "mnist/sure_promised@0.99": 0.4975}
     one = record(
@@ -110,7 +110,7 @@ def test_a_record_that_says_how_often_it_is_sure_needs_no_scores():
     )
     assert measured_expected_accuracy(one) == ExpectedAccuracy(100, 3, pytest.approx(0.5))
     shown = line(one_table(inputs([one]), "confidence"), "mlp", "corrected")
-    assert (shown["digits"], shown["of these right"], shown["promised"]) == ("50.0", "97.00", "99.50")
+    assert (shown["digits"], shown["of these right"], shown["expected"]) == ("50.0", "97.00", "99.50")
     assert shown["letters"] == "25.0"
     assert shown["clothes"].startswith("n/a")  # the record has no such number
 
@@ -242,7 +242,11 @@ def test_reports_that_agree_are_counted_and_those_that_differ_named():
 )
 def test_in_short_the_title_is_answered(n_broken, said, right, keeps, monkeypatch):
     """Each network is sure of 1,079 digits with probability 1. Rounding explains one wrong answer, but not ten."""
-    approaches = ("linear_bbb", "mxnet_bbb", "mlp")  # mlp is not Bayesian, so that its promise does not count here
+    approaches = (
+        "linear_bbb",
+        "mxnet_bbb",
+        "mlp",
+    )  # mlp is not Bayesian, and does not count here
     records = [record(one, recipe, "common", seed=0) for recipe in ("corrected", "published") for one in approaches]
     made = inputs(records)
     wrong = {one.key: 10 if place < n_broken or place > 1 else 1 for place, one in enumerate(records)}

@@ -35,7 +35,7 @@ def test_a_library_that_is_not_there_is_one_line(monkeypatch, capsys):
     assert "pip install 'bnn-uncertainty-bench[libraries]'" in capsys.readouterr().err
 
 
-def test_an_unknown_library_and_a_part_with_baseline_one_are_one_line(capsys):
+def test_an_unknown_library_and_a_part_beside_one_are_one_line(capsys):
     assert main(["audit", "--library", "torchbn"]) == 2
     assert "did you mean 'torchbnn'" in capsys.readouterr().err
     assert main(["audit", "data", "--library", "torchbnn"]) == 2

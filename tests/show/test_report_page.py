@@ -127,10 +127,10 @@ def test_every_link_leads_to_a_place_of_the_page_or_to_the_web(page):
 def test_every_number_of_the_main_table_leads_to_records_or_to_the_reported_number(written):
     text = written[0].read_text(encoding="utf-8")
     table = text[text.index('id="table-accuracy"') :]
-    trained_runs = re.findall(r"<td>(.*?)</td>", table[: table.index("</section>")])
-    numbers = [trained_run for trained_run in trained_runs if re.search(r"^(<a[^>]*>)?[\u2212+\d]", trained_run)]
+    cells = re.findall(r"<td>(.*?)</td>", table[: table.index("</section>")])
+    numbers = [cell for cell in cells if re.search(r"^(<a[^>]*>)?[\u2212+\d]", cell)]
     assert len(numbers) > 20
-    assert all(re.match(r'<a href="#(trained run|record|claim)-', trained_run) for trained_run in numbers)
+    assert all(re.match(r'<a href="#(run|record|claim)-', cell) for cell in numbers)
 
 
 def test_every_verdict_has_its_reasoning(content, page):
@@ -283,7 +283,7 @@ def test_an_error_ends_what_is_being_drawn():
     assert set(multiprocessing.active_children()) <= others
 
 
-def test_a_drawing_for_narrow_pages_stands_with_baseline_the_wide_one():
+def test_a_drawing_for_narrow_pages_stands_beside_the_wide_one():
     both = dataclasses.replace(drawn(), narrow=drawn().draw)
     (image,) = Drawings([both]).images()
     assert image.narrow.startswith("data:image/svg+xml,")

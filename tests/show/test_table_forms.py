@@ -147,7 +147,7 @@ FOLDED = {  # by the width of the screen
         "a_name  0.5000 +- 0.0000 (2)  one two",
         "b                     failed  t",
     ],
-    # The longest words take 6 + 10 + 3 columns ("0.0000 (2)" counts as one word), the missing values 4; x and y share
+    # The longest words take 6 + 10 + 3 columns ("0.0000 (2)" counts as one word), the gaps 4; x and y share
     # the 4 left.
     27: [
         "name               x  y",
@@ -156,7 +156,7 @@ FOLDED = {  # by the width of the screen
         "          0.0000 (2)  two",
         "b             failed  t",
     ],
-    # Only with narrower missing values it fits: the longest words take 6 + 6 + 3 columns, the missing values 2.
+    # Only with narrower gaps it fits: the longest words take 6 + 6 + 3 columns, the gaps 2.
     17: [
         "name        x y",
         "─────────────────",

@@ -240,7 +240,7 @@ def pruning_rows(accuracy: float) -> dict[str, Any]:
     }
 
 
-def test_pruning_levels_with_baseline_the_reported_ones():
+def test_pruning_levels_beside_the_reported_ones():
     records = [record("mxnet_bbb", metrics={"mnist/test10k/pruned_accuracy@0.5": 0.9746})]
     records += [
         record("mxnet_bbb", "published", "common", seed=s, arrays={"pruning": pruning_rows(0.97 + s / 100)})

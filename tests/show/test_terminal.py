@@ -145,7 +145,7 @@ def test_only_columns_that_a_table_has_are_spare(tables):
 
 def test_a_narrow_screen_leaves_out_what_has_no_room_and_says_so(monkeypatch):
     table = replace(Table("t", "T", "C", ["name", "x", "y"], [["a.b.c", "one", "two"]]), spare=("y", "x"))
-    # The longest parts take 4 + 3 + 3 columns, the missing values 1 each: 12, without y 8, without x too 4.
+    # The longest parts take 4 + 3 + 3 columns, the gaps 1 each: 12, without y 8, without x too 4.
     for width, left in ((12, "name x y"), (11, "name x"), (8, "name x"), (7, "name"), (3, "name x y")):
         assert list(narrowed(table, width).columns) == left.split()
     monkeypatch.setenv("COLUMNS", "8")

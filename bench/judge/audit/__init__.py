@@ -5,7 +5,7 @@ findings    what a rule finds
 approach    rules for an approach as a black box, on the short fits of `probe`
 records     rules for stored records, raw predictions and kept posteriors
 data        rules for the data sets
-documents   rules for the documents, from derived metric them and from running their code
+documents   rules for the documents, from reading them and from running their code
 check       the contract and the rules on one approach, a line for each check
 
 The package `elbo_audit` has the rules for objectives and predictions, and audits other people's libraries.

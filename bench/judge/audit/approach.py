@@ -150,15 +150,13 @@ def _of_inputs(weights: Mapping[str, Marginal], inputs: Tensor) -> Tensor:
 
 def _kl_scale(probe: Probe) -> Seen:
     one, other = probe.trail(ROWS).arrays, probe.trail(FULL_ROWS).arrays
-    missing_value = max(float((one[name].double() - other[name].double()).abs().max()) for name in one)
-    if missing_value == 0:
+    difference = max(float((one[name].double() - other[name].double()).abs().max()) for name in one)
+    if difference == 0:
         detail = f"fits with N = {ROWS} and N = {FULL_ROWS:,} are the same to the bit: the KL does not know N"
-        return Seen("fails", detail, {"difference": missing_value})
+        return Seen("fails", detail, {"difference": difference})
     # A KL that counts twice, or with the wrong sign, makes the fit depend on N just as well.
-    detail = (
-        f"fits that differ in N alone differ by up to {missing_value:.2g}; how often the KL counts needs elbo_audit"
-    )
-    return Seen("not measured", detail, {"difference": missing_value})
+    detail = f"fits that differ in N alone differ by up to {difference:.2g}; how often the KL counts needs elbo_audit"
+    return Seen("not measured", detail, {"difference": difference})
 
 
 def _sigma_moves(probe: Probe) -> Seen:

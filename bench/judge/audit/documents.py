@@ -1,6 +1,6 @@
 """The rules for the documents: which mistakes they make, what shows them, and how much each changes a number.
 
-documents.toml has what we found by derived metric, shown.json what `python -m documents_code --write` found by running.
+documents.toml has what we found by reading, shown.json what `python -m documents_code --write` found by running.
 """
 
 from __future__ import annotations

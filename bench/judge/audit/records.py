@@ -144,17 +144,17 @@ def _predictions(records: Iterable[Record], store: Store) -> Iterator[Finding]:
 
 
 def _entropy(draws: Tensor, stored: Tensor) -> Seen:
-    missing_value = float((entropies_by_average(draws)[MEAN] - stored).abs().max())
+    difference = float((entropies_by_average(draws)[MEAN] - stored).abs().max())
     limit = math.log(draws.shape[-1]) + HALF
-    good = missing_value <= HALF and bool((stored <= limit).all())
-    detail = f"stored entropies differ from those of the {MEAN} by at most {missing_value:.2g} nats"
-    return Seen("passes" if good else "fails", detail, {"difference": missing_value})
+    good = difference <= HALF and bool((stored <= limit).all())
+    detail = f"stored entropies differ from those of the {MEAN} by at most {difference:.2g} nats"
+    return Seen("passes" if good else "fails", detail, {"difference": difference})
 
 
 def _average(draws: Tensor, largest: Tensor) -> Seen:
-    missing_values = {name: float((p.amax(-1) - largest).abs().max()) for name, p in averages(draws).items()}
-    right = missing_values.pop(MEAN)
-    others = f"from those of other averages by {min(missing_values.values()):.2g} or more"
+    differences = {name: float((p.amax(-1) - largest).abs().max()) for name, p in averages(draws).items()}
+    right = differences.pop(MEAN)
+    others = f"from those of other averages by {min(differences.values()):.2g} or more"
     detail = f"stored maxima differ from those of the {MEAN} by at most {right:.2g}, {others}"
     return Seen("passes" if right <= HALF / 4 else "fails", detail, {"difference": right})
 

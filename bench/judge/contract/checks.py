@@ -148,9 +148,9 @@ def blocks_do_not_matter(subject: ApproachUnderTest) -> None:
         for size in (1, 7, PREDICTED):
             last_first = [range(end - 1, max(end - size, 0) - 1, -1) for end in range(PREDICTED, 0, -size)]
             parts = torch.cat([subject.predict(posterior, block=block) for block in last_first], dim=1).flip(1)
-            missing_value = float(((parts - whole).abs() / (1 + whole.abs())).max())
-            said = f"blocks of {size} rows, the last row first, differ from one block by {missing_value} (relative)"
-            require(missing_value < 10 * SAME, said)
+            difference = float(((parts - whole).abs() / (1 + whole.abs())).max())
+            said = f"blocks of {size} rows, the last row first, differ from one block by {difference} (relative)"
+            require(difference < 10 * SAME, said)
 
 
 @contract_check("take all randomness from ctx.generator(name) or ctx.stream(name)")
@@ -295,10 +295,10 @@ def many_seeds(subject: ApproachUnderTest) -> None:
                 require(close, f"seed {context.seed}, epoch {epoch}: {name} is {seen}, alone {value}")
         for posterior in both:
             for name, array in posterior.arrays().items():
-                missing_value = float((array - wanted[name]).abs().max()) / (1e-6 + float(wanted[name].abs().max()))
+                difference = float((array - wanted[name]).abs().max()) / (1e-6 + float(wanted[name].abs().max()))
                 require(
-                    missing_value < ROUNDED,
-                    f"seed {context.seed}: {name} is off by {missing_value} (relative) from a fit alone",
+                    difference < ROUNDED,
+                    f"seed {context.seed}: {name} is off by {difference} (relative) from a fit alone",
                 )
 
 
@@ -317,12 +317,11 @@ def per_row(subject: ApproachUnderTest) -> None:
         both = [subject.predict(one, range(PER_ROW_DRAWS)).double() for one in (posterior, alone)]
         if subject.is_classifier:
             both = [log_probs.exp() for log_probs in both]
-        missing_value = both[0] - both[1]
-        missing_value /= (
-            missing_value.abs().amax(0).clamp(min=1e-300)
-        )  # the square of a probability of 1e-200 would be 0
-        limit = math.sqrt(2 * math.log(2 * missing_value[0].numel() / 1e-6))
-        same = bool((missing_value.sum(0).abs() <= limit * missing_value.square().sum(0).sqrt()).all())
+        difference = both[0] - both[1]
+        # Scaled, because the square of a probability of 1e-200 would be 0.
+        difference /= difference.abs().amax(0).clamp(min=1e-300)
+        limit = math.sqrt(2 * math.log(2 * difference[0].numel() / 1e-6))
+        same = bool((difference.sum(0).abs() <= limit * difference.square().sum(0).sqrt()).all())
         require(same, f"a row's mean over draws of per_row is more than {limit:.1f} standard errors away")
         try:
             alone.log_density_ratio(range(1))

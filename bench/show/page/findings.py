@@ -111,7 +111,7 @@ def in_short(inputs: Inputs) -> str:
 
 
 def _in_short_digits(networks: dict[RecipePlace, Confidence]) -> str:
-    """Say whether networks that are sure of a digit are right as often as their probabilities promise."""
+    """Say whether networks that are sure of a digit are right as often as their probabilities say."""
     broken = sum(one.expected_accuracy.is_broken for one in networks.values())
     answer = "mostly no" if 2 * broken > len(networks) else "mostly yes" if broken else "yes"
     least = _rounded_down(min(_mean(one.right) for one in networks.values()))
@@ -192,14 +192,14 @@ def _on_digits(found: dict[RecipePlace, Confidence]) -> str:
         f"{_span(one.digits for one in found.values())} of the digits ({_trainings(found.values())})."
     )
     if not broken:
-        return f"{said} None is right less often than its own probabilities promise, beyond chance."
+        return f"{said} None is right less often than its own probabilities say, beyond chance."
     names = {place: f"{place.approach} {'as ' * (place.recipe == 'published')}{place.recipe}" for place in broken}
     shown = [f"{names[one]} {_mean(found[one].expected):.2f} and {_mean(found[one].right):.2f} %" for one in broken]
     bayesian = _bayesian(_corrected(found))
     keeps = "; none of them is a corrected Bayesian one" if bayesian and not bayesian.keys() & set(broken) else ""
     whose = _count(len(broken), "network is overconfident: its", "networks are overconfident: their")
     return (
-        f"{said} {whose} own probabilities promise more right answers than there are (promised and right: "
+        f"{said} {whose} own probabilities predict more right answers than there are (predicted and right: "
         f"{'; '.join(shown)}){keeps}."
     )
 

@@ -38,9 +38,7 @@ class Links:
         """Take what the page shows: records, and the names of claims, documents and approaches."""
         self._places = {str(record.key): record.series for record in records}
         ordered = sorted(set(self._places.values()))
-        self._ids = {
-            place: f"trained run-{number}" for number, place in enumerate(ordered)
-        }  # short ids: thousands of links
+        self._ids = {place: f"run-{number}" for number, place in enumerate(ordered)}  # short: thousands of links
         self._known = {of_claim(name): f"#{anchor('claim', name)}" for name in claims}
         self._known |= {of_document(name): f"#{anchor('document', name)}" for name in documents}
         self._names = {name: f"#{anchor('approach', name)}" for name in approaches}

@@ -30,9 +30,7 @@ def ends_text(judgement: Judgement, names: Mapping[str, str], width: int) -> str
 
     `names`: short names by the id of the claim.
     """
-    lines = [
-        _trained_runs("", "reported", "ours [95 % of runs]", "p", f"{'%ile' if width >= WIDE else ''} verdict".strip())
-    ]
+    lines = [_line_of("", "reported", "ours [95 % of runs]", "p", f"{'%ile' if width >= WIDE else ''} verdict".strip())]
     shown = {verdict.claim.id: verdict for verdict in judgement.verdicts}
     kept = [verdict for verdict in shown.values() if verdict in judgement.ends or verdict in judgement.lasts]
     for document in dict.fromkeys(verdict.claim.source for verdict in kept):
@@ -105,10 +103,10 @@ def _line(verdict: Verdict, names: Mapping[str, str], width: int) -> str:
     if width >= WIDE:
         percentile = "-" if verdict.on_scale is None else f"{verdict.on_scale.percentile:.0f}"
         words = f"{percentile:>4} {words}"
-    return _trained_runs(f" {name}", reported_text(verdict), ours_text(verdict), p, words)
+    return _line_of(f" {name}", reported_text(verdict), ours_text(verdict), p, words)
 
 
-def _trained_runs(name: str, reported: str, ours: str, p: str, words: str) -> str:
+def _line_of(name: str, reported: str, ours: str, p: str, words: str) -> str:
     return f"{_cut(name, NAME):<{NAME}} {reported:>{REPORTED}} {ours:<{OURS}} {p:>{P}} {words}".rstrip()
 
 

@@ -24,7 +24,7 @@ PERCENT, CLOSE = Digits(decimals=1), Digits(decimals=2)  # of shares, and of sha
 RECIPES = ("published", "corrected")
 
 ROUNDING = 2.0**-12  # of a probability that is kept as float16, at most
-BROKEN = 0.001  # a promise is broken if so many wrong answers are less probable than this
+BROKEN = 0.001  # an expected accuracy is broken if so many wrong answers are less probable than this
 
 NO_SUCH_SET = MissingValue("no data", "this data set was not there when the record was made")
 NEVER = MissingValue("never", "it is that sure of no digit")
@@ -66,7 +66,7 @@ class ExpectedAccuracy(NamedTuple):
 
     @property
     def expected_right(self) -> float | MissingValue:
-        """Return the percentage of right answers that the network's own probabilities promise, at least."""
+        """Return the percentage of right answers that the network's own probabilities predict, at least."""
         return 100 * (1 - self.expected / self.answers) if self.answers else NEVER
 
 
@@ -140,7 +140,7 @@ def _seed(inputs: Inputs, record: Record) -> _Seed | None:
 
 
 def measured_expected_accuracy(record: Record) -> ExpectedAccuracy | None:
-    """Return the promise by a record's metrics; None if older code made the record, which has no such metrics."""
+    """Return the expected accuracy by a record's metrics; None if older code made the record."""
     found = [metric(record, f"mnist/{name}") for name in (SHARE_SURE, RIGHT_OF_SURE, PROMISED_OF_SURE)]
     shares = [one for one in found if not isinstance(one, MissingValue)]
     bins = record.arrays.reliability
@@ -160,7 +160,7 @@ def percent_sure(scores: Scores, dataset: str) -> float | MissingValue:
 
 
 def expected_accuracy_of(scores: Scores) -> ExpectedAccuracy:
-    """Return the promise by per-row scores.
+    """Return the expected accuracy by per-row scores.
 
     Rounding to float16 may have raised each probability by up to `ROUNDING`. To stay an upper bound, `expected` adds
     this for each sure answer.
@@ -197,10 +197,10 @@ def confidence_table(inputs: Inputs) -> Table:
         "At least 99 % sure: how often, and how often right?",
         "Percent of images of which a network is at least 99 % sure: its largest probability, mean of 100 draws (one "
         "for a deterministic network), is at least .99. Of these right: percent of the sure answers on digits that are "
-        "right. Promised: the least percent of right answers that the network's own probabilities predict. A network "
-        "that gets less right than promised is overconfident. A picture that shows no digit has no right answer: "
+        "right. Expected: the least percent of right answers that the network's own probabilities predict. A network "
+        "that gets less right than expected is overconfident. A picture that shows no digit has no right answer: "
         "there, to be sure is a mistake.",
-        ["approach", "recipe", "digits", "of these right", "promised", *OOD_LABELS.values()],
+        ["approach", "recipe", "digits", "of these right", "expected", *OOD_LABELS.values()],
         rows,
         [*_sampling_error(inputs, records), *_left_out(inputs, found)],
         conditions=inputs.conditions(records) if records else "No records.",

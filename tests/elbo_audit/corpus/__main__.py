@@ -28,17 +28,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for style, fault in planned:
         if style.name not in (given.styles or known):
             continue
-        trained_run, objective, told = judged(style, fault)
-        counts["a mistake" if fault else "right", trained_run] += 1
-        if trained_run not in GOOD:
+        cell, objective, told = judged(style, fault)
+        counts["a mistake" if fault else "right", cell] += 1
+        if cell not in GOOD:
             note = NOTES.get((style.name, fault or ""), "")
             open_ends += not note
             told_of = f"fails: {', '.join(told.fails) or 'none'}; KL an epoch: {told.kl}"
-            print(f"{trained_run}: {style.name}: {fault}: {told_of}; {objective.expected}; {note}")
+            print(f"{cell}: {style.name}: {fault}: {told_of}; {objective.expected}; {note}")
         if given.styles:
-            print(f"{trained_run}: {style.name}: {fault or 'right'}\n{told.text}")
-    for (kind, trained_run), count in sorted(counts.items()):
-        print(f"{kind}: {count} {trained_run}")
+            print(f"{cell}: {style.name}: {fault or 'right'}\n{told.text}")
+    for (kind, cell), count in sorted(counts.items()):
+        print(f"{kind}: {count} {cell}")
     return int(open_ends > 0)
 
 

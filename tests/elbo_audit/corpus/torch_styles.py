@@ -119,7 +119,7 @@ def counts(s: Sizes, fault: str | None) -> Objective:
 
 
 def recurrent(s: Sizes, fault: str | None) -> Objective:
-    """A recurrent trained run whose weights are drawn once for a sequence."""
+    """A recurrent cell whose weights are drawn once for a sequence."""
     torch.manual_seed(4)
     t = Training()
     batches = [(torch.randn(s.batch, 5, s.n_in), torch.randint(s.n_out, (s.batch,))) for _ in range(3)]
