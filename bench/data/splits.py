@@ -131,7 +131,7 @@ def _idx(known: DatasetManifest, file: DataFile, data_dir: Path | None) -> Bytes
 
 @functools.lru_cache(maxsize=8)
 def _decoded(path: Path, stamp: tuple[int, int, int], file: DataFile, remedy: str) -> Bytes:
-    """Return the content, and keep it for the other runs of this process; a changed file has another `stamp`."""
+    """Return the content, and keep it for the next trained runs; a changed file has another `stamp`."""
     del stamp
     return read_idx(path, file.shape, file.sha256, remedy)
 

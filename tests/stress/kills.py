@@ -90,7 +90,7 @@ def _calm_run(approaches: Sequence[str], root: Path) -> float:
     results = run(chosen, Store(root), options, Progress({}, quiet=True), "inline")
     for result in results:
         if result.outcome != "done":
-            raise BenchError(f"{result.trained_run.title()} does not even run without kills: {result.reason}")
+            raise BenchError(f"{result.trained_run.title()} is not even done without kills: {result.reason}")
     return (time.perf_counter() - begin) / len(fit_keys(chosen))
 
 

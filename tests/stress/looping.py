@@ -1,4 +1,4 @@
-"""The process that a soak watches: the same runs in a loop, each round in a new folder, and its memory after each.
+"""The process that a soak watches: trained runs in a loop, each round in a new folder, and its memory after each.
 
 Started as `python -m tests.stress.looping FOLDER PROFILE APPROACH...`; it goes on with the last round that it finds.
 """
