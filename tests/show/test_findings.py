@@ -13,8 +13,9 @@ from bench.judge.comparison import AGREES, COARSE, DIFFERS, Estimate, paired
 from bench.judge.samples import MissingValue, Samples
 from bench.judge.stats.rule import TOO_FEW
 from bench.show.numbers import NO_CURVE, UNREACHED, refused_for_risk
-from bench.show.page import findings
-from bench.show.page.findings import NOT_MEASURED, as_list, sentences
+from bench.show.page import findings, worth
+from bench.show.page.findings import as_list, sentences
+from bench.show.page.wording import NOT_MEASURED
 from bench.show.tables import ablation as mistakes_table
 from bench.show.tables.ablation import change_text
 from bench.show.tables.choice import METRICS, REFUSED, _best
@@ -134,11 +135,11 @@ def test_corrections_with_few_pairs_are_not_called_chance():
         SimpleNamespace(accuracy=SimpleNamespace(n=n), is_clear=clear)
         for n, clear in ((5, True), (5, False), (2, False))
     ]
-    assert findings._unclear(made) == (
+    assert worth._unclear(made) == (
         " For 1 other, chance can explain the change; for 1, fewer than 5 seeds finished with and without the mistake, "
         "too few to tell."
     )
-    assert findings._unclear(made[:1]) == ""
+    assert worth._unclear(made[:1]) == ""
 
 
 def test_without_records_every_finding_says_so():

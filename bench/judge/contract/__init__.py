@@ -5,7 +5,8 @@ the check saw and what the contract asks for. tests/judge/test_contract.py runs 
 registry. `python -m bench audit NAME` runs them on one approach, which may be your own.
 """
 
-from bench.judge.contract.checks import CHECKS, ContractCheck
+import bench.judge.contract.checks  # noqa: F401 - it fills CHECKS
+from bench.judge.contract.checking import CHECKS, ContractCheck
 from bench.judge.contract.under_test import ROWS, SAME, STEPS, ApproachUnderTest, CheckContext
 
 __all__ = ["CHECKS", "ROWS", "SAME", "STEPS", "ApproachUnderTest", "CheckContext", "ContractCheck"]

@@ -9,9 +9,7 @@ from dataclasses import dataclass
 from bench.core.metric_table import SURE
 from bench.core.text import counted, listed
 from bench.data.manifest import OOD_LABELS
-from bench.judge.alternatives.named import CORRECTED
-from bench.judge.alternatives.weighing import COMMON, OVERWHELMING
-from bench.judge.comparison import AGREES, COARSE, DIFFERS, ENOUGH
+from bench.judge.comparison import AGREES, COARSE, DIFFERS
 from bench.judge.samples import Samples
 from bench.judge.stats.papers import PAPER
 from bench.plan.registry import manifest
@@ -19,17 +17,15 @@ from bench.show.figures import confidence as confidence_figure
 from bench.show.figures import forest as end_results_figure
 from bench.show.figures.changes import MISTAKES
 from bench.show.inputs import Inputs
-from bench.show.tables.ablation import Mistake, mistakes
-from bench.show.tables.alternatives import end_results_against
+from bench.show.page.wording import NOT_MEASURED, with_verb
+from bench.show.page.worth import worth
 from bench.show.tables.blundell2015_answer import can_it_be_reproduced, in_one_line
 from bench.show.tables.blundell2015_choices import noise_left, worth_of_choices
 from bench.show.tables.confidence import Confidence, RecipePlace, confidence
 from bench.show.tables.methods_answer import methods_answer, methods_in_short
-from bench.show.tables.verdicts import load_short_names
 from bench.show.with_baseline import MINE
 
 LEVEL = f"{100 * SURE:g} %"
-NOT_MEASURED = "Nothing is measured yet: `python -m bench run --all` makes the records."
 
 
 @dataclass(frozen=True)
@@ -50,11 +46,11 @@ def reports(inputs: Inputs) -> str:
     if not measured:
         return NOT_MEASURED
     few = len(inputs.judgement.ends) - measured
-    without = f" {_count(few, 'more has', 'more have')} too few seeds." if few else ""
+    without = f" {with_verb(few, 'more has', 'more have')} too few seeds." if few else ""
     said = (
         f"Of {counted(measured, 'number')} that the documents report after training, "
-        f"{_count(agreeing, 'agrees', 'agree')}: with 95 % probability, a new run of ours would land within a margin "
-        f"of the reported number{_margins(inputs)}. {_count(coarse, 'agrees', 'agree')} only coarsely: the reported "
+        f"{with_verb(agreeing, 'agrees', 'agree')}: with 95 % probability, a new run of ours would land within a "
+        f"margin of the reported number{_margins(inputs)}. {with_verb(coarse, 'agrees', 'agree')} only coarsely: the reported "
         "number could be one of our runs, but our runs vary so much that a difference above the margin could go "
         f"unseen. {_differing(inputs)}{without}"
     )
@@ -79,7 +75,7 @@ def _differing(inputs: Inputs) -> str:
     if not found:
         return "None is contradicted."
     named = listed([f"{one.printed} ({one.source})" for one in found])
-    return f"{_count(len(found), 'differs', 'differ')} beyond chance: {named}."
+    return f"{with_verb(len(found), 'differs', 'differ')} beyond chance: {named}."
 
 
 def _curves(inputs: Inputs) -> Iterator[str]:
@@ -89,8 +85,8 @@ def _curves(inputs: Inputs) -> Iterator[str]:
         is_small = all(one is not None and one.estimate.difference <= one.margin for one in differing)
         matters = ", by less than the margin" if is_small else ""
         yield f"Of {counted(len(found), 'training curve')}, " + (
-            f"{_count(len(found) - len(differing), 'agrees', 'agree')} and "
-            f"{_count(len(differing), 'differs', 'differ')}{matters}."
+            f"{with_verb(len(found) - len(differing), 'agrees', 'agree')} and "
+            f"{with_verb(len(differing), 'differs', 'differ')}{matters}."
         )
 
 
@@ -197,7 +193,7 @@ def _on_digits(found: dict[RecipePlace, Confidence]) -> str:
     shown = [f"{names[one]} {_mean(found[one].expected):.2f} and {_mean(found[one].right):.2f} %" for one in broken]
     bayesian = _bayesian(_corrected(found))
     keeps = "; none of them is a corrected Bayesian one" if bayesian and not bayesian.keys() & set(broken) else ""
-    whose = _count(len(broken), "network is overconfident: its", "networks are overconfident: their")
+    whose = with_verb(len(broken), "network is overconfident: its", "networks are overconfident: their")
     return (
         f"{said} {whose} own probabilities predict more right answers than there are (predicted and right: "
         f"{'; '.join(shown)}){keeps}."
@@ -240,80 +236,6 @@ def _trainings(found: Iterable[Confidence]) -> str:
     if counts == {1}:
         return "one training each"
     return f"means of {' to '.join(map(str, dict.fromkeys((min(counts), max(counts)))))} trainings"
-
-
-def worth(inputs: Inputs) -> str:
-    """Say which corrections change the accuracy, and which reports hardly come from a corrected run."""
-    measured = [one for one in mistakes(inputs) if one.accuracy]
-    if not measured:
-        return NOT_MEASURED
-    clear = [one for one in measured if one.is_clear]
-    clear.sort(key=lambda one: -abs(one.accuracy.difference if one.accuracy else 0))
-    return f"{_effects(clear, len(measured))}{_unclear(measured)}{_reports_with_mistakes(inputs)}"
-
-
-def _unclear(measured: Sequence[Mistake]) -> str:
-    """Say for how many other corrections chance can explain the change, and how many have too few pairs of seeds."""
-    pairs = [one.accuracy.n for one in measured if one.accuracy and not one.is_clear]
-    few = sum(n < ENOUGH for n in pairs)
-    said = []
-    if len(pairs) > few:
-        said.append(f"for {_count(len(pairs) - few, 'other', 'others')}, chance can explain the change")
-    if few:
-        said.append(f"for {few}, fewer than {ENOUGH} seeds finished with and without the mistake, too few to tell")
-    return f" {'; '.join(said).capitalize()}." if said else ""
-
-
-def _reports_with_mistakes(inputs: Inputs) -> str:
-    """Say which reported numbers are far likelier from the published code than from the corrected one."""
-    names = load_short_names()
-    found: dict[str, list[str]] = {}
-    protocols: set[str] = set()
-    for mine in end_results_against(inputs.results, inputs.claims):
-        corrected = [one for one in mine.hardly_from if one.alternative.kind == CORRECTED]
-        if corrected:
-            name = names.get(mine.claim.id, mine.claim.metric)
-            found.setdefault(mine.claim.source, []).append(f"{mine.claim.printed} ({name})")
-            protocols |= {one.protocol for one in corrected}
-    if not found:
-        return ""
-    numbers = _count(sum(map(len, found.values())), "reported number is", "reported numbers are")
-    caution = ", measured by the common protocol, which measures all alike" if COMMON in protocols else ""
-    reported = [
-        f"{len(mine)} of {source}, such as {mine[0]}" if len(mine) > 1 else f"{mine[0]} of {source}"
-        for source, mine in found.items()
-    ]
-    return (
-        f" {numbers} over {OVERWHELMING:.0f} times likelier if the published code made them than if the corrected code "
-        f"did{caution}: {'; '.join(reported)}."
-    )
-
-
-def _effects(clear: Sequence[Mistake], measured: int) -> str:
-    """Say how much the clear corrections change the accuracy, the largest change first."""
-    if not clear:
-        return f"None of {measured} corrections, made one at a time, changes the test accuracy beyond chance."
-    first, *others = clear
-    effects = [_effect(first, " percentage points", "95 % interval "), *map(_effect, others)]
-    return (
-        f"Of {measured} corrections, made one at a time, {_count(len(clear), 'changes', 'change')} the test accuracy "
-        f"beyond chance: {'; '.join(effects)}."
-    )
-
-
-def _effect(one: Mistake, unit: str = "", what: str = "") -> str:
-    change = one.accuracy
-    interval = None if change is None else change.interval()
-    assert change is not None
-    assert interval is not None
-    low, high = (f"{100 * end:+.2f}" for end in interval)
-    size = f"{100 * change.difference:+.2f}{unit} [{what}{low} to {high}, {counted(change.n, 'seed')}]"
-    return f"{one.approach} by {size} (correction: {one.single_change.title})"
-
-
-def _count(count: int, one: str, more: str) -> str:
-    """Return a number with the verb that fits it: "1 differs", "2 differ"."""
-    return f"{count} {one if count == 1 else more}"
 
 
 def _mean(sample: Samples) -> float:
