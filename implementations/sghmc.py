@@ -22,6 +22,7 @@ from torch import Tensor
 from bench.interface import Context, Noise, Posterior, Split, Task
 from implementations import _dense, _methods
 from implementations._posteriors import library, log_posterior
+from implementations._visits import Visits
 
 
 @dataclass(frozen=True)
@@ -57,7 +58,7 @@ class Walk(_methods.Learner):
         self._temperature = 1 / task.n_train
         self._log_posterior = log_posterior(self._layout, recipe.prior_std, task.n_train)
         self._state = library.sgmcmc.sghmc.init(_methods.initial(task, ctx), momenta=0.0)
-        self._visits = _methods.Visits(recipe.kept_per_epoch)
+        self._visits = Visits(recipe.kept_per_epoch)
         self._kept: list[Tensor] = []
 
     def begin(self, epoch: int, n_steps: int) -> None:

@@ -25,6 +25,7 @@ from torch import Tensor
 from bench.core.streams import normals_
 from bench.interface import Context, Noise, Posterior, Split, Task
 from implementations import _methods
+from implementations._visits import Visits
 
 
 @dataclass(frozen=True)
@@ -54,7 +55,7 @@ class Visiting(_methods.PlainNetworks):
     def __init__(self, recipe: Swag, task: Task, ctx: Context) -> None:
         """Draw the first weights."""
         super().__init__(recipe, task, ctx)
-        self._swag, self._visits = recipe, _methods.Visits(recipe.kept_per_epoch)
+        self._swag, self._visits = recipe, Visits(recipe.kept_per_epoch)
         flat = self.training.flat
         self._moments = {name: torch.zeros_like(flat) for name in ("velocity", "mean", "square")}
         self._moments |= {"deviations": flat.new_zeros(recipe.rank, len(flat)), "n_kept": torch.tensor(0)}

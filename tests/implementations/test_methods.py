@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from bench.interface import Task
 from bench.plan.recipes import build, profile, resolve
 from bench.plan.registry import manifest, of_group
-from implementations import _methods
 from implementations._kernels.layout import Layout, linearised
+from implementations._visits import Visits
 from implementations.mlp import Mlp
 from implementations.swag import SwagPosterior
 from implementations.temperature import best_temperature, exact_temperature
@@ -68,7 +68,7 @@ def test_every_method_has_the_shared_budget(name):
 
 @given(st.integers(1, 30), st.integers(1, 500))
 def test_weights_are_kept_as_often_as_asked_or_after_every_step(per_epoch, n_steps):
-    visits = _methods.Visits(per_epoch)
+    visits = Visits(per_epoch)
     visits.begin(n_steps)
     due = [visits.is_due() for _ in range(n_steps)]
     assert sum(due) == min(per_epoch, n_steps)

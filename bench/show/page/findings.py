@@ -51,8 +51,8 @@ def reports(inputs: Inputs) -> str:
         f"Of {counted(measured, 'number')} that the documents report after training, "
         f"{with_verb(agreeing, 'agrees', 'agree')}: with 95 % probability, a new run of ours would land within a "
         f"margin of the reported number{_margins(inputs)}. {with_verb(coarse, 'agrees', 'agree')} only coarsely: the "
-        "reported number could be one of our runs, but our runs vary so much that a difference above the margin could go "
-        f"unseen. {_differing(inputs)}{without}"
+        "reported number could be one of our runs, but our runs vary so much that a difference above the margin "
+        f"could go unseen. {_differing(inputs)}{without}"
     )
     return " ".join([said, *_curves(inputs)])
 
