@@ -47,6 +47,7 @@ from implementations._kernels.gaussian_posterior import (
 )
 from implementations._kernels.hidden_layer import FusedHiddenLayer, MatmulHiddenLayer, Weights
 from implementations._kernels.layout import Layout
+from implementations._preactivations import drawn, moments
 from implementations._pyro import isolated, load_state, masked_arrays, minibatches, save_state, sgd
 
 LAYERS = ("a1", "a2", "a3", "a4")  # the document's names; rows of a layer are inputs, the last row of a2-a4 the bias
@@ -128,15 +129,15 @@ class HiddenLayerPosterior(Posterior):
         widths = [mean.shape[1] for mean in self._mean]
         layers = self._layers(x.device)
         x = x.to(self._mean[0].dtype)
-        first = _moments(x, *layers[0])
+        first = moments(x, *layers[0])
         log_probs = x.new_empty(len(draws), len(x), widths[-1])
         for index, draw in enumerate(draws):
             noise: Sequence[Tensor | None] = [None] * len(layers)
             if self._std:
                 noise = row_noise(self._seed, draw, rows.to(x.device), sum(widths), x.dtype).split(widths, dim=1)
-            hidden = _draw(*first, noise[0])
+            hidden = drawn(*first, noise[0])
             for layer, normal in zip(layers[1:], noise[1:], strict=True):
-                hidden = _draw(*_moments(leaky_relu(hidden), *layer), normal)
+                hidden = drawn(*moments(leaky_relu(hidden), *layer), normal)
             log_probs[index] = LOG_SOFTMAX(hidden)
         return Categorical(log_probs)
 
@@ -185,21 +186,6 @@ def _flat(layers: Sequence[Tensor]) -> Tensor:
     for weights in others:
         parts += [weights[:-1].T, weights[-1]]
     return torch.cat([part.flatten() for part in parts])
-
-
-def _moments(x: Tensor, mean: Tensor, variance: Tensor | None) -> tuple[Tensor, Tensor | None]:
-    """Return mean and standard deviation [B, H] of the pre-activations for inputs x [B, D]."""
-    return _affine(x, mean), None if variance is None else _affine(x.square(), variance).sqrt_()
-
-
-def _draw(mean: Tensor, std: Tensor | None, noise: Tensor | None) -> Tensor:
-    return mean if std is None or noise is None else torch.addcmul(mean, std, noise)
-
-
-def _affine(x: Tensor, weights: Tensor) -> Tensor:
-    """Return x @ weights; if `weights` has one row more than x has columns, the last row is the bias."""
-    n_inputs = x.shape[1]
-    return x @ weights if len(weights) == n_inputs else torch.addmm(weights[n_inputs], x, weights[:n_inputs])
 
 
 class _Network:

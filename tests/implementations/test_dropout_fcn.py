@@ -13,8 +13,9 @@ from bench.core.streams import StepNoise, generator, row_bits, stream_seed
 from bench.interface import Task
 from documents_code import dropout_fcn as document
 from implementations import _dense
+from implementations._dropout_masks import Masks
 from implementations._kernels.layout import Layout
-from implementations.dropout_fcn import LOSSES, DropoutFcn, DropoutPosterior, Masks, Training, bce_on_log_probs
+from implementations.dropout_fcn import LOSSES, DropoutFcn, DropoutPosterior, Training, bce_on_log_probs
 from tests.close import DOUBLE, close
 from tests.golden.fits import TraceContext, in_double
 from tests.implementations.made_up import assert_parameters, load, rows
