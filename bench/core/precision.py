@@ -55,7 +55,7 @@ def computing_in(precision: str, device: torch.device) -> Iterator[None]:
     import torch
 
     setting = torch.get_float32_matmul_precision()
-    backends = (torch.backends.mkldnn.matmul, torch.backends.cuda.matmul)  # type: ignore[attr-defined]  # at run time
+    backends = (torch.backends.mkldnn.matmul, torch.backends.cuda.matmul)  # type: ignore[attr-defined]  # not in torch's types
     states = [backend.fp32_precision for backend in backends]
     try:
         # PyTorch has one older setting, and a newer one for each device. Setting the older one also sets the newer

@@ -25,10 +25,10 @@ LARGEST_SCORES = 256 << 20  # bytes of one record's scores, unpacked; those of a
 LARGEST_ARCHIVE = 1 << 30  # bytes of an archive
 _MEMBER = ".npy"
 
-# The errors of NumPy and the standard library on damaged archives.
+# The errors of NumPy and the standard library on damaged archives; NumPy parses a member's header as Python text.
 BROKEN = (
     *(OSError, ValueError, EOFError, LookupError, MemoryError, RuntimeError, TypeError, AttributeError),
-    *(DataCorrupt, zipfile.BadZipFile, zlib.error, SyntaxError, tokenize.TokenError, NotImplementedError),
+    *(DataCorrupt, zipfile.BadZipFile, zlib.error, SyntaxError, tokenize.TokenError),
 )
 
 

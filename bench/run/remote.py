@@ -71,7 +71,7 @@ class Answer(NamedTuple):
     error: FitEnded | None = None  # why some trained runs have no record
 
 
-class _Connecting(Client):  # type: ignore[misc]  # untyped
+class _Connecting(Client):  # type: ignore[misc]  # Dask has no types
     """A client that may fail to connect. If it connects, the pool closes it."""
 
     def __del__(self) -> None:
@@ -135,7 +135,7 @@ class DaskPool:
         key, resources = f"fit-{uuid.uuid4().hex}", {RESOURCE: 1} if self._gpu else None
         try:
             future = self._client.submit(_on_worker, task, key=key, pure=False, resources=resources)
-        except Exception as error:  # Dask has no class for what it raises if the scheduler is gone
+        except Exception as error:  # what Dask raises if the scheduler is gone has no class of its own
             raise self._gone() from error
         try:
             while not future.done():

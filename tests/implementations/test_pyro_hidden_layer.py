@@ -22,7 +22,7 @@ from pyro.infer import SVI  # noqa: E402
 from torch.nn import functional  # noqa: E402
 
 from bench.core.streams import row_noise  # noqa: E402
-from documents_code.pyro_hidden_layer import DocumentNetwork  # noqa: E402
+from documents_code.pyro_hidden_layer import DocumentNetwork  # noqa: E402 - after the skip
 from implementations import pyro_hidden_layer as approach  # noqa: E402
 from implementations._kernels.hidden_layer import FusedHiddenLayer, MatmulHiddenLayer, Weights  # noqa: E402
 from implementations._pyro import isolated, sgd  # noqa: E402 - after the check that Pyro is there

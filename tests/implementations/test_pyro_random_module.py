@@ -24,7 +24,7 @@ from torch.nn.functional import softplus  # noqa: E402
 
 from bench.core.streams import normals_  # noqa: E402 - after the skip
 from bench.judge.contract import CheckContext  # noqa: E402
-from documents_code.pyro_random_module import DocumentNetwork  # noqa: E402
+from documents_code.pyro_random_module import DocumentNetwork  # noqa: E402 - after the skip
 from implementations import pyro_random_module as approach  # noqa: E402
 from implementations._kernels.gaussian_weights import GaussianWeights, StandardNormalWeights  # noqa: E402
 from implementations._pyro import adam, isolated  # noqa: E402
