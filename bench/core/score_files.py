@@ -21,7 +21,7 @@ from bench.core.errors import DataCorrupt
 from bench.core.files import opened_file
 from bench.core.row_scores import Scores, check_scores
 
-LARGEST_SCORES = 256 << 20  # bytes of one record's scores, unpacked; those of a full run have 8 MB
+LARGEST_SCORES = 256 << 20  # bytes of one record's scores, unpacked; those of a full run have 1 MB
 LARGEST_ARCHIVE = 1 << 30  # bytes of an archive
 _MEMBER = ".npy"
 
