@@ -45,6 +45,13 @@ def test_our_manifests_state_their_versions(name):
     assert text.count("\nversion = ") >= len(manifest(name).recipes)
 
 
+def test_only_a_metric_that_no_stored_trace_has_is_left_out(monkeypatch):
+    """A new metric changes no stored file; a known metric under a new name is a difference."""
+    monkeypatch.setattr(stored, "new_metrics", lambda: ["skill"])
+    numbers = {"mnist/skill": 1.0, "mnist/skill@0.5": 1.0, "mnist/no_skill": 1.0, "letters/accuracy": 1.0}
+    assert stored.without_new_metrics(numbers).keys() == {"mnist/no_skill", "letters/accuracy"}
+
+
 @pytest.fixture
 def fits_anew():
     """Forget all fits before a change is planted and after it."""
