@@ -5,6 +5,9 @@ from __future__ import annotations
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
+from bench.show.predict.normalise import from_picture, normalise
+from bench.show.predict.reading import Picture
+
 THREE = tuple(
     zip(
         (0.2, 0.45, 0.75, 0.72, 0.42, 0.75, 0.78, 0.45, 0.18),
@@ -61,3 +64,31 @@ def save(path, pixels):
     """Write values in [0, 1], [H, W] or [H, W, 3 or 4], as 8 bits."""
     Image.fromarray((np.clip(pixels, 0, 1) * 255).round().astype(np.uint8)).save(path)
     return path
+
+
+SEVEN = ((0.1, 0.1), (0.55, 0.0), (0.9, 0.2), (0.5, 0.55), (0.4, 1.0))
+SHAPE = (strokes(SEVEN, size=(100, 150), page=(160, 200), corner=(30, 25), width=14) > 0.5).astype(np.float64)
+
+
+def picture(pixels):
+    """Return decoded pixels [H, W, 3], rounded to bytes as a file would."""
+    rounded = (np.clip(pixels, 0, 1) * 255).round() / 255
+    return Picture("made", (pixels.shape[1], pixels.shape[0]), rounded.astype(np.float32))
+
+
+def on_page(shape, page, corner):
+    placed = np.zeros(page)
+    placed[corner[0] : corner[0] + shape.shape[0], corner[1] : corner[1] + shape.shape[1]] = shape
+    return placed
+
+
+def seen(pixels):
+    return from_picture(picture(pixels)).pixels
+
+
+def stored(tmp_path, image, name="it.png", **options):
+    image.save(tmp_path / name, **options)
+    return normalise(tmp_path / name)
+
+
+GREY = ((1 - SHAPE) * 255).astype(np.uint8)

@@ -1,12 +1,6 @@
 """mxnet_bbb: its step equals the document's, its predictions MXNet's, and numbers before training a derivation."""
 
-import importlib
-import importlib.util
 import math
-import os
-import subprocess
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,20 +9,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.nn import functional
 
-from bench.core.errors import MissingFramework, Unsupported
+from bench.core.errors import MissingFramework
 from bench.core.streams import normals_
 from bench.interface import Task
-from bench.judge.contract import CheckContext
 
 try:
-    from implementations import _mxnet
+    pass
 except MissingFramework as absent:
     pytest.skip(str(absent), allow_module_level=True)
 
 from documents_code import mxnet_bbb as document
 from implementations._kernels.layout import Layout
 from implementations._mxnet import Prior, TrainingStep, layer_views, mx, mxnet_logits, nd, to_ndarray, to_tensor
-from implementations.mxnet_bbb import MxnetBbb, moving_average
+from implementations.mxnet_bbb import MxnetBbb
 from tests.close import DOUBLE, close
 from tests.implementations.made_up import context_of, rows
 
@@ -97,15 +90,6 @@ U = 2.0**-24  # unit roundoff of float32
 # tolerance: oneDNN computes exponentials, logistic functions and logarithms by polynomials, the same for every set of
 # instructions. The logarithm of a softmax, which is the worst, was off by 82 U (1 + its size) at most, 4.9e-6.
 FUNCTION = 1e-5
-
-
-@pytest.mark.parametrize(("low", "high", "polynomial"), [(-4.0, -2.0, 3.8e-7), (-8.0, 4.0, 1.08e-6)])
-def test_softplus_of_onednn_has_the_error_of_its_polynomial(low, high, polynomial):
-    rho = torch.linspace(low, high, 100_001)
-    found = to_tensor(nd.Activation(to_ndarray(rho), act_type="softrelu"))
-    gap = found.double() - functional.softplus(rho.double())
-    # tolerance: the polynomial's largest error over the interval, and two roundings of 1 + e^rho and of the result
-    assert (gap.abs() <= polynomial + 2 * U * (1 + rho.double().exp().clamp(max=4))).all()
 
 
 def exact_start(layout, source):
@@ -297,13 +281,6 @@ def test_mxnet_predicts_the_same_logits(use_second_hidden):
         torch.testing.assert_close(predicted.log_probs[0], expected, rtol=DOUBLE, atol=2 * bound)
 
 
-def test_moving_average_by_hand():
-    # 10; .99 x 10 + .01 x 20 = 10.1; .99 x 10.1 + .01 x 0 = 9.999
-    assert moving_average(None, [10.0, 20.0, 0.0], 0.01) == close(9.999)
-    assert moving_average(moving_average(None, [10.0], 0.01), [20.0, 0.0], 0.01) == close(9.999)
-    assert math.isnan(moving_average(10.0, [math.nan, 1.0], 0.01))
-
-
 def test_document_predicts_with_drawn_weights():
     """Without spread (rho = -40) each draw is the network of means; with it, one network for all batches."""
     layout = Layout((4, 3, 3, 2))
@@ -323,66 +300,3 @@ def test_document_predicts_with_drawn_weights():
         means = nd.log_softmax(model.forward(x, mus)).asnumpy()
         # tolerance: the functions of both, relative to their sizes
         assert (np.abs(found[:, :6] - means) <= 2 * FUNCTION * (1 + np.abs(means))).all() == (rho == -40.0)
-
-
-def test_memory_is_shared():
-    tensor = torch.zeros(3)
-    array = to_ndarray(tensor)
-    tensor[1] = 2
-    assert array.asnumpy().tolist() == [0, 2, 0]
-    array *= 3
-    array.wait_to_read()
-    assert tensor.tolist() == [0, 6, 0]
-    assert to_tensor(array).data_ptr() == tensor.data_ptr()
-
-
-def test_mxnet_that_is_not_there_or_does_not_import_says_what_to_do(monkeypatch):
-    def fail(name):
-        raise AttributeError("module 'numpy' has no attribute 'product'")
-
-    before = vars(np).get("bool")  # which the import of MXNet needs in another form
-    assert _mxnet.import_mxnet() is mx
-    assert vars(np).get("bool") is before
-    with monkeypatch.context() as patch:
-        patch.setattr(importlib, "import_module", fail)
-        with pytest.raises(MissingFramework, match=r"'product'.*NumPy < 2"):
-            _mxnet.import_mxnet()
-    assert vars(np).get("bool") is before
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(MissingFramework, match=r"bnn-uncertainty-bench\[mxnet\]"):
-        _mxnet.import_mxnet()
-
-
-def test_a_gpu_is_refused():
-    context = CheckContext(0)
-    context.device = torch.device("cuda")
-    with pytest.raises(Unsupported, match="--device cpu"):
-        MxnetBbb().fit(rows(4, 784), MNIST, context)
-
-
-COUNT_THREADS = """
-import os, torch
-torch.set_num_threads(1)
-os.environ.update(OMP_NUM_THREADS="1", MXNET_OMP_MAX_THREADS="{threads}")
-from implementations._mxnet import mx
-inputs, weights, bias = (mx.nd.ones(shape) for shape in ((128, 784), (400, 784), 400))
-mx.nd.FullyConnected(inputs, weights, bias, num_hidden=400).wait_to_read()
-print(len(os.listdir("/proc/self/task")), os.environ["OMP_NUM_THREADS"])
-"""
-
-
-@pytest.mark.skipif(
-    not Path("/proc/self/task").exists() or len(os.sched_getaffinity(0)) < 2, reason="needs Linux and two cores"
-)
-def test_mxnet_obeys_a_limit_of_threads_that_is_set_after_pytorch_has_started_openmp():
-    """If MXNet saw OMP_NUM_THREADS, it would use all processors, and both counts would be equal."""
-    unset = {name: value for name, value in os.environ.items() if not name.startswith(("OMP_", "MXNET_"))}
-
-    def count(threads):
-        code = COUNT_THREADS.format(threads=threads)
-        done = subprocess.run([sys.executable, "-c", code], env=unset, capture_output=True, text=True, check=True)
-        n_threads, openmp = done.stdout.split()
-        assert openmp == "1"  # other frameworks still see it
-        return int(n_threads)
-
-    assert count(1) < count(2)

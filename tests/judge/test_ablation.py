@@ -10,20 +10,19 @@ import torch
 
 from bench.cli import USAGE
 from bench.cli.main import main
-from bench.core.errors import BenchError, ConfigError
+from bench.core.errors import ConfigError
 from bench.core.reasons import message_reason
 from bench.interface import Marginal
 from bench.judge.ablation.definition import ablation
 from bench.judge.ablation.effects import Numbers, command, effects
 from bench.judge.ablation.file import read_entries
 from bench.judge.ablation.readers import parse, read_keys
-from bench.judge.ablation.selection import chosen, trained_runs_of
+from bench.judge.ablation.selection import trained_runs_of
 from bench.judge.ablation.single_changes import ALONE, CONTROL, CUMULATIVE, MEASURING, VARIANT, MetricKey
 from bench.judge.claims import load_claims
 from bench.judge.results import Results
 from bench.judge.samples import MissingValue
-from bench.plan.manifests import DOCUMENTS
-from bench.plan.registry import manifests, of_group
+from bench.plan.registry import manifests
 from bench.plan.trained_runs import Selection
 from bench.show.tables.ablation import ablation_table
 from bench.show.tables.render import comma_separated, markdown
@@ -48,24 +47,6 @@ def ends(single_change):
     return before.recipe, after.recipe
 
 
-# --- what the single changes are
-# ---------------------------------------------------------------------------------------------
-
-
-def test_every_entry_of_the_file_is_an_ablation_and_every_classifier_with_a_document_has_one():
-    named = set(read_entries())
-    documented = {one.name for one in of_group(DOCUMENTS).values() if one.document and one.task == "mnist"}
-    assert named == documented | {"blundell_bbb"}
-    assert {one.approach for one in chosen(())} == documented
-    for one in (*chosen(()), ablation("blundell_bbb")):
-        names = [(single_change.kind, single_change.name) for single_change in one.single_changes]
-        assert len(names) == len(set(names))
-        assert all(single_change.title and single_change.numbers for single_change in one.single_changes)
-        for place in one.places():
-            if place.source == "derived":
-                parse(place.key)  # raises for an unknown name
-
-
 def test_corrections_alone_and_one_after_the_other():
     alone, chain = single_changes_of("linear_bbb", ALONE), single_changes_of("linear_bbb", CUMULATIVE)
     assert {name: ends(single_change) for name, single_change in alone.items()} == {
@@ -88,36 +69,6 @@ def test_other_training_rows_are_a_single_change_of_their_own():
 def test_one_correction_is_shown_once():
     assert not single_changes_of("pyro_random_module", ALONE)
     assert ends(single_changes_of("pyro_random_module", CUMULATIVE)["kl-scale"]) == ("published", "corrected")
-
-
-MEASURED = '[[mlp.measuring]]\nname = "a"\ntitle = "b"\n'
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("[mlp]\nood = ['lettters']\n", "did you mean 'letters'"),
-        ("[[mlp.control]]\nname='a'\ntitle='b'\nbefore='mlp'\nafter='mlp published'\n", "is not a fit"),
-        ("[[mlp.control]]\nname='a'\ntitle='b'\nbefore='mlp publshed'\nafter='mlp published'\n", "unknown recipe"),
-        (f'{MEASURED}numbers.mnist.acuracy = ["common a/b", "common a/b"]\n', "did you mean 'accuracy'"),
-        (f'{MEASURED}numbers.mnst.accuracy = ["common a/b", "common a/b"]\n', "did you mean 'mnist'"),
-        (f'{MEASURED}numbers.mnist.accuracy = ["common a/b"]\n', "give a list of length 2"),
-        (f'{MEASURED}numbers.mnist.accuracy = ["corrected a/b", "common a/b"]\n', "is not a number"),
-    ],
-)
-def test_a_bad_entry_is_one_line(tmp_path, text, message):
-    path = tmp_path / "ablations.toml"
-    path.write_text(text)
-    with pytest.raises(BenchError, match=message) as caught:
-        ablation("mlp", path)
-    assert "\n" not in str(caught.value)
-
-
-def test_what_has_no_ablation_says_so():
-    with pytest.raises(ConfigError, match="toy_mlp is not a classifier"):
-        ablation("toy_mlp")
-    with pytest.raises(ConfigError, match="uniform has no ablation"):
-        chosen(["uniform"])
 
 
 # --- effects --------------------------------------------------------------------------------------------------------

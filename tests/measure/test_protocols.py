@@ -5,79 +5,16 @@ import math
 import pytest
 import torch
 
-from bench.core.errors import ConfigError, ContractViolation, DataMissing
+from bench.core.errors import ConfigError, ContractViolation
 from bench.core.streams import generator
 from bench.data.manifest import OOD_NAMES
-from bench.interface import Categorical, Gaussian, Marginal, Posterior, Split
-from bench.judge.claims import load_claims, measured_key
-from bench.measure import feldman2018, measuring, protocols
+from bench.interface import Categorical, Gaussian, Posterior
+from bench.measure import protocols
 from bench.measure.measuring import block_rows, check_fit, predict_split, shuffled_batches
 from bench.measure.protocols import protocol_of
-from bench.plan.recipes import PROFILES
 from bench.plan.registry import manifest
 from tests.close import DOUBLE, close
-
-N_ROWS = 50
-SMOKE = PROFILES["smoke"]
-
-
-class Oracle(Posterior):
-    """Every draw gives the label, which is in the first pixel, probability 0.91, and each other class 0.01."""
-
-    n_draws = None
-    noise = "weights"
-
-    def __init__(self):
-        self.asked = []
-
-    def predict(self, x, draws, rows):
-        self.asked.append((draws, len(x)))
-        log_probs = torch.full((len(x), 10), math.log(0.01), dtype=torch.float64)
-        log_probs[torch.arange(len(x)), (x[:, 0] * 10).round().long() % 10] = math.log(0.91)
-        return Categorical(log_probs.expand(len(draws), -1, -1).clone())
-
-    def arrays(self):
-        return {}
-
-    def weights(self):
-        ones = torch.ones(8)
-        return {"w": Marginal(ones, ones, ones.bool())}
-
-    def masked(self, keep):
-        return self
-
-    def mean_network(self):
-        network = Oracle()
-        network.n_draws = 1
-        return network
-
-    def log_density_ratio(self, draws):
-        return torch.full((len(draws),), 46875.0, dtype=torch.float64)
-
-
-@pytest.fixture
-def rows(monkeypatch):
-    """Replace every data set by fifty rows whose label is in the first pixel, and return these rows."""
-    y = torch.arange(N_ROWS) % 10
-    x = torch.zeros(N_ROWS, 784)
-    x[:, 0] = y / 10
-
-    def split(name, *_):
-        return Split(name, x, y, torch.arange(N_ROWS))
-
-    def outside(name, *_):
-        if name == "notmnist459":
-            raise DataMissing("not there; fetch it")
-        return Split(name, x, torch.full((N_ROWS,), -1), torch.arange(N_ROWS))
-
-    for module in (protocols, feldman2018):
-        monkeypatch.setattr(module, "load_split", split)
-    monkeypatch.setattr(protocols, "load_ood", outside)
-    return split("test10k")
-
-
-def make(name, protocol):
-    return protocol_of(manifest(name), protocol, 0, SMOKE, None)
+from tests.measure.oracle import N_ROWS, SMOKE, Oracle, make
 
 
 @pytest.fixture
@@ -186,67 +123,6 @@ def test_a_deterministic_network_is_asked_for_one_draw(rows):
     assert {draws for draws, _ in network.asked} == {range(1)}
 
 
-def test_chopra2018_redraws_networks_for_each_batch(rows, monkeypatch):
-    monkeypatch.setattr(measuring, "BATCH_SIZE", 20)
-    oracle = Oracle()
-    found = make("pyro_random_module", "published").final(oracle, [])
-    asked = [draws for draws, _ in oracle.asked]
-    assert asked[:3] == [range(10), range(10, 20), range(20, 30)]  # ten networks when forced
-    assert [len(draws) for draws in asked[3:6]] == [100, 100, 100]
-    assert len(set(asked[3:6])) == 3
-    assert found.metrics["mnist/test10k/accuracy"] == 1
-    assert found.metrics["mnist/test10k/refusal_rate"] == 0
-    assert found.metrics["mnist/100 random images of test10k/fraction_correct"] == 1
-    assert "notmnist459/all 459/refusal_rate" in found.missing
-
-
-def test_chopra2018_feeds_letters_lying_on_their_side(rows, monkeypatch):
-    fed = []
-
-    class Looks(Oracle):
-        def predict(self, x, draws, rows):
-            fed.append(x.clone())
-            return super().predict(x, draws, rows)
-
-    image = torch.arange(784.0) / 784
-    monkeypatch.setattr(
-        protocols, "load_ood", lambda *_: Split("n", image.repeat(3, 1), torch.full((3,), -1), torch.arange(3))
-    )
-    make("pyro_random_module", "published").final(Looks(), [])
-    lying, upright = fed[-2], fed[-1]
-    assert torch.equal(upright[0], image)
-    assert torch.equal(lying[0].reshape(28, 28), image.reshape(28, 28).T)
-
-
-def test_feldman2018_loss_adds_the_density_ratio_over_the_batches(rows):
-    found = make("linear_bbb", "published").epoch(Oracle(), 1)
-    # One batch of 50 rows, each -ln 0.91, and the training split has 50 rows here: KL / (50 / 128).
-    expected = -math.log(0.91) * N_ROWS + 46875.0 / (N_ROWS / 128)
-    assert found["mnist/test10k/test_loss"] == close(expected)
-    assert found["mnist/test10k/accuracy"] == 1
-
-
-def test_rabanser2017_measures_the_mean_network(rows):
-    oracle = Oracle()
-    found = make("mxnet_bbb", "published").epoch(oracle, 1)
-    assert oracle.asked == []  # no draw of the posterior itself
-    assert found == {"mnist/train60k/accuracy": 1, "mnist/test10k/accuracy": 1}
-
-
-def test_alsibahi2019_takes_one_draw_an_image(rows):
-    oracle = Oracle()
-    found = make("dropout_fcn", "published").final(oracle, [])
-    assert oracle.asked[0] == (range(1), N_ROWS)
-    assert found.metrics["mnist/heldout10k-of-train/accuracy"] == 1
-    assert found.metrics["mnist/heldout10k-of-train/disagreement_rate"] == 0
-
-
-def test_the_last_epoch_is_the_final_number(rows):
-    epochs = [{"mnist/test10k/accuracy": 0.3}, {"mnist/test10k/accuracy": 0.5}]
-    found = make("mlp", "published").final(Oracle().mean_network(), epochs)
-    assert found.metrics["mnist/test10k/accuracy"] == 0.5
-
-
 def test_toys_report_the_band_near_and_far():
     class Band(Posterior):
         n_draws = None
@@ -263,23 +139,6 @@ def test_toys_report_the_band_near_and_far():
     found = make("toy_bbb", "common").final(Band(), [])
     assert found.metrics["toy/band_width_near"] == close(2.85)
     assert found.metrics["toy/band_width_far"] == close(2.85)
-
-
-def test_every_final_claim_has_a_number_in_its_protocol(rows):
-    """The published protocols use exactly the keys of the claims, and never take the fast path."""
-
-    class NoFastPath(Oracle):
-        def per_row(self):
-            raise AssertionError
-
-    for name in ("dropout_fcn", "pyro_random_module", "mlp", "linear_bbb", "mxnet_bbb"):
-        protocol = make(name, "published")
-        posterior = NoFastPath() if manifest(name).noise != "none" else Oracle().mean_network()
-        found = protocol.final(posterior, [protocol.epoch(posterior, 1)])
-        wanted = {
-            key for stage, key in (measured_key(c) for c in load_claims() if c.approach == name) if stage == "final"
-        }
-        assert wanted <= set(found.metrics) | set(found.missing), name
 
 
 def test_an_approach_without_a_document_has_no_published_protocol():

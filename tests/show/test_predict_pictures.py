@@ -6,16 +6,12 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from bench.core.errors import UnusableImage
 from bench.data.splits import load_split
 from bench.show.predict import reading
-from bench.show.predict.ink import shapes
-from bench.show.predict.normalise import EDGE, centred, fit_box, from_picture, normalise
-from bench.show.predict.reading import Picture, read
-from tests.drawings import THREE, strokes
+from bench.show.predict.normalise import EDGE, centred, fit_box
+from bench.show.predict.reading import read
+from tests.drawings import GREY, SHAPE, on_page, seen, stored, strokes
 
-SEVEN = ((0.1, 0.1), (0.55, 0.0), (0.9, 0.2), (0.5, 0.55), (0.4, 1.0))
-SHAPE = (strokes(SEVEN, size=(100, 150), page=(160, 200), corner=(30, 25), width=14) > 0.5).astype(np.float64)
 BYTE = 1 / 255
 # A crisp shape has ink 0 and 1 only, so that its box and pieces are found exactly. Colours are rounded to bytes: ink
 # and paper are each off by half a byte, so that with a contrast of c the amount of ink is off by BYTE / c. The
@@ -27,22 +23,6 @@ TOLERANCE = (BYTE + 2e-4) / LEAST_CONTRAST + BYTE
 def coloured(shape, ink, paper):
     """Return the shape in one colour on another, [H, W, 3]."""
     return shape[..., None] * np.array(ink) + (1 - shape[..., None]) * np.array(paper)
-
-
-def picture(pixels):
-    """Return decoded pixels [H, W, 3], rounded to bytes as a file would."""
-    rounded = (np.clip(pixels, 0, 1) * 255).round() / 255
-    return Picture("made", (pixels.shape[1], pixels.shape[0]), rounded.astype(np.float32))
-
-
-def on_page(shape, page, corner):
-    placed = np.zeros(page)
-    placed[corner[0] : corner[0] + shape.shape[0], corner[1] : corner[1] + shape.shape[1]] = shape
-    return placed
-
-
-def seen(pixels):
-    return from_picture(picture(pixels)).pixels
 
 
 PLAIN = seen(coloured(SHAPE, (0, 0, 0), (1, 1, 1)))
@@ -103,12 +83,6 @@ def test_noise_and_dirt_do_not_matter():
 # how it is stored
 
 
-def stored(tmp_path, image, name="it.png", **options):
-    image.save(tmp_path / name, **options)
-    return normalise(tmp_path / name)
-
-
-GREY = ((1 - SHAPE) * 255).astype(np.uint8)
 WHITE_INK = np.dstack([np.full((*SHAPE.shape, 3), 255), SHAPE * 255]).astype(np.uint8)
 
 
@@ -241,83 +215,3 @@ def test_whatever_is_drawn_has_the_conventions(drawing, inverted):
         middle = (pixels.sum(axis=axis) * np.arange(28)).sum() / pixels.sum()
         # The centre is off by half a pixel, and a little by the rounding to bytes; or the ink has reached the edge.
         assert abs(middle - 14) <= 0.51 or side[0] <= 1 or side[-1] >= 26
-
-
-@pytest.mark.parametrize(
-    "pixels",
-    [
-        np.ones((50, 60)),
-        np.zeros((50, 60)),
-        np.full((1, 1), 0.5),
-        np.linspace(0.3, 0.9, 3000).reshape(50, 60),  # light that falls unevenly on nothing
-        np.random.default_rng(0).normal(0.8, 0.02, (200, 200)),  # grain
-        on_page(np.ones((2, 2)), (50, 50), (20, 20)),  # a dot
-    ],
-)
-def test_blank_pages_are_blank(pixels):
-    with pytest.raises(UnusableImage, match="blank"):
-        seen(np.repeat(pixels[..., None], 3, axis=2))
-
-
-@pytest.mark.parametrize("mode", ["L", "RGB"])
-def test_one_colour_that_stands_for_nothing_is_the_page(mode, tmp_path):
-    """A PNG may declare white transparent. Nearly white pixels at soft edges of ink are then no holes in a page."""
-    paper = Image.fromarray(GREY).convert(mode)
-    key = 255 if mode == "L" else (255, 255, 255)
-    plain = stored(tmp_path, paper, "plain.png")
-    keyed = stored(tmp_path, paper, "keyed.png", transparency=key)
-    with Image.open(tmp_path / "keyed.png") as image:
-        assert image.info["transparency"] == key
-    np.testing.assert_array_equal(plain.pixels, keyed.pixels)
-
-
-def test_transparent_all_over_is_blank(tmp_path):
-    with pytest.raises(UnusableImage, match="blank"):
-        stored(tmp_path, Image.new("RGBA", (40, 40), (0, 0, 0, 0)))
-
-
-# remarks
-
-
-def remarks(grey):
-    return from_picture(picture(np.repeat(grey[..., None], 3, axis=2))).remarks
-
-
-def test_shapes_that_stand_apart_are_counted():
-    """Two bars of 40 x 10 pixels side by side are two shapes if a tenth of their length, 4 pixels, parts them."""
-    for side in (0, 1):
-        page = np.ones((120, 120))
-        page[20:60, 20:30] = 0
-        assert remarks(page) == ()
-        near, apart, speck = page.copy(), page.copy(), page.copy()
-        near[20:60, 33:43] = 0
-        apart[20:60, 34:44] = 0
-        speck[20:25, 50:58] = 0  # 40 pixels of ink, a tenth of the bar's 400
-        for drawn, n_shapes in ((near, 1), (apart, 2), (speck, 1)):
-            found = remarks(drawn.T if side else drawn)
-            assert bool(found) == (n_shapes > 1)
-            assert all("2 shapes stand apart" in each for each in found)
-
-
-def test_digits_are_one_shape_and_pairs_of_them_two():
-    """Hardly one of 1,000 digits of MNIST is taken for two, and hardly one of 500 pairs, 5 pixels apart, for one.
-
-    The exceptions: a thin 1 can have less than a quarter of the ink of a broad 0 beside it.
-    """
-    digits = load_split("test10k", 0).x.numpy().reshape(-1, 28, 28)[:1000]
-    assert sum(shapes(digit) > 1 for digit in digits) <= 2
-    gap = np.zeros((28, 5), np.float32)
-    cut = [digit[:, digit.any(axis=0)] for digit in digits]
-    pairs = [np.hstack([one, gap, other]) for one, other in zip(cut[::2], cut[1::2], strict=True)]
-    assert sum(shapes(pair) == 2 for pair in pairs) >= 490
-    wide = np.zeros((28, 6), np.float32)
-    rows = [
-        np.hstack([part for digit in cut[start : start + 8] for part in (digit, wide)]) for start in range(0, 160, 8)
-    ]
-    assert all(shapes(row) > 1 for row in rows)  # the gap that counts does not grow with the row
-
-
-def test_what_is_all_noise_has_no_clear_ink():
-    (remark,) = remarks(np.random.default_rng(0).random((60, 60)))
-    assert remark.startswith("no clear ink")
-    assert remarks(1 - strokes(THREE)) == ()

@@ -1,0 +1,116 @@
+"""What is damaged, or no plain file, in a folder of results is named and left out."""
+
+import errno
+import os
+import tracemalloc
+import zipfile
+from pathlib import Path
+
+import pytest
+from msgspec import structs
+
+from bench.cli.main import main
+from bench.core.errors import StoreError
+from bench.core.store import Store
+from tests import synthetic
+from tests.core.stores import record
+
+# files that cannot be trusted, and locks
+
+
+def test_a_record_elsewhere_than_its_name_says_is_not_used(tmp_path):
+    """A copy under the name of another seed has the right seal. Only its name shows that it is wrong."""
+    store = Store(tmp_path)
+    path = store.write(record())
+    copy = path.with_name(path.name.replace("seed0", "seed1"))
+    copy.write_bytes(path.read_bytes())
+    records, problems = store.all_records()
+    assert [found.seed for found in records] == [0]
+    assert [problem.path for problem in problems] == [copy]
+    assert "in the wrong place" in problems[0].reason
+
+
+def test_a_pipe_and_a_folder_in_the_place_of_a_record_do_not_block(tmp_path):
+    store = Store(tmp_path)
+    path = store.write(record())
+    path.unlink()
+    os.mkfifo(path)
+    assert store.find(record()) is None
+    store.write(record())
+    assert store.find(record()) is not None
+    path.unlink()
+    path.mkdir()
+    assert store.find(record()) is None
+    with pytest.raises(StoreError, match=r"cannot write .*directory"):
+        store.write(record())
+
+
+def test_a_bomb_among_scores_is_not_unpacked(tmp_path, monkeypatch):
+    """The scores unpack to eight megabytes, and one is allowed. Their hash fits."""
+    monkeypatch.setattr("bench.core.score_files.LARGEST_SCORES", 1 << 20)
+    path = Store(tmp_path).write(record()).with_suffix(".npz")
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as bomb:
+        bomb.writestr("a.npy", bytes(8 << 20))
+    forged = record(scores_sha256="0" * 64)
+    tracemalloc.start()
+    try:
+        assert Store(tmp_path).scores(forged) == {}
+        assert tracemalloc.get_traced_memory()[1] < 4 << 20
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_folder_that_may_not_be_listed_is_named(tmp_path, monkeypatch):
+    """It may hold records of other approaches than those that are read."""
+    store = Store(tmp_path)
+    hidden = store.write(record()).parent
+    store.write(record(approach="linear_bbb", key="c" * 64))
+    forbid(monkeypatch, hidden)
+    records, (problem,) = store.all_records()
+    assert [found.approach for found in records] == ["linear_bbb"]
+    assert problem.reason == f"the records in {hidden} cannot be read: Permission denied"
+    forbid(monkeypatch, store.records)
+    assert store.has_records()
+    records, (problem,) = store.all_records()
+    assert (records, problem.path) == ([], store.records)
+
+
+def forbid(monkeypatch, folder):
+    """Let nobody list a folder; the tests may run as root, who may list every folder."""
+    listed = os.listdir
+
+    def refuse(path):
+        if Path(path) == folder:
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+        return listed(path)
+
+    monkeypatch.setattr(os, "listdir", refuse)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "table accuracy --baseline none --results {}",
+        "report --no-figures --baseline none --results {}",
+        "verdict --results {}",
+        "compare {} {}",
+        "audit records --rule unlike-draws --results {}",
+    ],
+)
+def test_commands_name_a_folder_that_may_not_be_listed_and_do_not_exit_with_0(words, tmp_path, monkeypatch, capsys):
+    store = Store(tmp_path)
+    hidden = store.write(synthetic.record("mlp", metrics={"mnist/test10k/accuracy": 0.98})).parent
+    store.write(synthetic.record("linear_bbb", metrics={"mnist/test10k/accuracy": 0.98}))
+    forbid(monkeypatch, hidden)
+    assert main(words.replace("{}", str(tmp_path)).split()) != 0
+    assert "Permission denied" in " ".join("".join(capsys.readouterr()).split())
+
+
+def test_what_could_not_be_read_is_not_written(tmp_path, monkeypatch):
+    monkeypatch.setattr("bench.core.folder.LARGEST_RECORD", 10_000)
+    store = Store(tmp_path)
+    with pytest.raises(StoreError, match=r"cannot be written: it has .* bytes; at most 10,000 are read"):
+        store.write(record(detail="x" * 20_000))
+    with pytest.raises(StoreError, match="cannot be written"):
+        store.write(structs.replace(record(), metrics={"x" * 300: 1.5}))
+    assert store.all_records() == ([], [])

@@ -1,0 +1,77 @@
+"""What the page writes: numbers, names, links and code, and the colours of outcomes."""
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bench.judge.comparison import COARSE, DIFFERS
+from bench.judge.stats.rule import NOT_EXACT, OUTCOMES
+from bench.show.outcomes import LOOKS, css, tone
+from bench.show.page.grid import breakable, coded, levels, typeset
+from bench.show.page.links import anchor, web_address
+
+
+@given(st.text(min_size=1, max_size=20), st.text(min_size=1, max_size=20))
+def test_ids_are_plain_and_as_different_as_the_names(one, other):
+    assert re.fullmatch(r"claim-[A-Za-z0-9._~-]+", anchor("claim", one))
+    assert (anchor("claim", one) == anchor("claim", other)) == (one == other)
+
+
+@pytest.mark.parametrize("link", ["javascript:alert(1)", " https://x", "data:text/html,x", "//host", "ftp://x", ""])
+def test_only_links_to_the_web_are_links(link):
+    assert web_address(link) == ""
+    assert web_address("https://x/y") == "https://x/y"
+
+
+def test_numbers_are_set_with_the_signs_of_print():
+    assert typeset("-0.0018") == "\u22120.0018"
+    assert typeset("0.9726 +- 0.0008 (5)") == "0.9726 \u00b1\u00a00.0008 (5)"
+    assert typeset("1.2e-05") == "1.2e-05"
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("a2019.fcn.epoch01.loss", "a2019.<wbr>fcn.<wbr>epoch01.<wbr>loss"),
+        ("a.<b>.c", "a.<wbr>&lt;b&gt;.<wbr>c"),
+        ("0.25", "0.25"),
+        ("published+a-b+c", "published<wbr>+a-b<wbr>+c"),
+        ("pyro_random_module", "pyro_<wbr>random_<wbr>module"),
+        ("linear_bbb", "linear_bbb"),
+        ("+0.25", "+0.25"),
+        ("one word. two. three", "one word. two. three"),
+    ],
+)
+def test_long_names_may_break_and_stay_text(text, shown):
+    assert str(breakable(text)) == shown
+
+
+def test_what_stands_between_backticks_is_code_and_never_markup():
+    assert coded("give `--all` or `a < b`, <b>") == "give <code>--all</code> or <code>a &lt; b</code>, &lt;b&gt;"
+    assert coded("one ` alone") == "one ` alone"
+
+
+def test_every_outcome_has_a_colour_of_its_own_that_means_what_it_says():
+    """Outcomes that agree have shades of one colour, outcomes that differ of another; a new outcome must choose."""
+    assert tuple(LOOKS) == OUTCOMES
+    assert len({look.light for look in LOOKS.values()}) == len({look.dark for look in LOOKS.values()}) == len(OUTCOMES)
+    assert {outcome for outcome in OUTCOMES if tone(outcome) == "bad"} == {DIFFERS, NOT_EXACT}
+    for outcome, look in LOOKS.items():
+        red, green, blue = (int(look.light[place : place + 2], 16) for place in (1, 3, 5))
+        if tone(outcome) in ("good", "coarse"):
+            assert blue > green > red
+        elif tone(outcome) == "bad":
+            assert red > green > blue
+    assert tone(COARSE) == "coarse"
+    assert css().count("light-dark(") == len(OUTCOMES)
+
+
+def test_shades_are_equal_steps_from_the_worst_to_the_best():
+    # .9 to 1: .95 is half of the way; of times the logarithm counts: 10 lies halfway between 1 and 100
+    assert levels([0.9, 0.95, 1.0, None], is_higher_better=True) == [0, 2, 4, None]
+    assert levels([1, 10, 100], is_higher_better=False, is_logarithmic=True) == [4, 2, 0]
+    assert levels([0.0, 1, 10], is_higher_better=False, is_logarithmic=True) == [None, 4, 0]  # no logarithm of 0
+    assert levels([0.5, 0.5], is_higher_better=True) == [None, None]  # no difference, no shade
+    assert levels([None], is_higher_better=True) == [None]
