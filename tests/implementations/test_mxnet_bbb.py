@@ -39,11 +39,8 @@ CASES = {
 
 def document_arrays(layout, flat):
     """The flat vector as the document keeps it: one array a parameter, matrices [in, out]."""
-    return [
-        nd.from_numpy(np.ascontiguousarray(array.T.numpy() if array.dim() == 2 else array.numpy()), zero_copy=False)
-        for layer in layout.layers(flat)
-        for array in layer
-    ]
+    arrays = [array.t().contiguous().numpy() for layer in layout.layers(flat) for array in layer]
+    return [nd.from_numpy(array, zero_copy=False) for array in arrays]
 
 
 def flatten(arrays):

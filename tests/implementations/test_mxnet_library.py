@@ -1,4 +1,4 @@
-"""What is around the step of mxnet_bbb: MXNet's rounding, memory and threads, a GPU, its absence, the moving average."""
+"""What is around the step of mxnet_bbb: MXNet itself, a GPU, the moving average."""
 
 import importlib
 import importlib.util
