@@ -1,4 +1,4 @@
-"""`list`: the approaches, with their recipes, corrections and variants; `list KEY`: one record."""
+"""`list`: the approaches, with their recipes, corrections and variants; `list KEY`: one record, or its tables."""
 
 from __future__ import annotations
 
@@ -28,6 +28,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     add_approach_path(parser)
     add_results(parser)
     add_wide(parser)
+    parser.add_argument("--tables", action="store_true", help="with KEY: name the tables with the record's numbers")
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.set_defaults(action=_list)
 
@@ -46,7 +47,9 @@ class ListedApproach(msgspec.Struct, rename={"runs_here": "runs here"}):
 
 def _list(arguments: argparse.Namespace) -> int:
     if arguments.key is not None:
-        return _print_record(arguments.key, arguments.results)
+        return _print_record(arguments.key, arguments.results, arguments.tables)
+    if arguments.tables:
+        raise ConfigError("--tables is for one record: give the first letters of its key")
     rows = [
         ListedApproach(
             approach=entry.name,
@@ -69,14 +72,25 @@ def _list(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _print_record(key: str, results: Path) -> int:
-    """Print the one record of a folder whose key begins with `key`; raises ConfigError if there is not exactly one."""
+def _print_record(key: str, results: Path, are_tables_asked: bool) -> int:
+    """Print the one record of a folder whose key begins with `key`, or the tables that show its numbers.
+
+    Raises:
+        ConfigError: there is not exactly one such record.
+    """
     records, problems = Store(results).all_records()
     found = [record for record in records if record.key.startswith(key)]
     if len(found) != 1 or not key:
         some = "; ".join(f"{record.key[:8]}: {record.title}" for record in found[:SHOWN]) or "none begins so"
         raise ConfigError(f"{one_line(key, LONGEST)}: give the first letters of one record's key in {results}; {some}")
-    print(msgspec.json.format(msgspec.json.encode(found[0], order="sorted"), indent=1).decode())
+    if are_tables_asked:
+        from bench.show.inputs import Inputs  # here and below: a list of approaches needs no table
+        from bench.show.screens.record import tables_with
+
+        (record,) = found
+        print(shown(tables_with(record, Inputs(results, record.profile, record.device, record.precision))))
+    else:
+        print(msgspec.json.format(msgspec.json.encode(found[0], order="sorted"), indent=1).decode())
     for problem in problems:
         warn(problem.reason)
     return INCOMPLETE if problems else 0

@@ -185,7 +185,7 @@ def test_ties_are_shown_as_such():
         [*trained_run("mlp", "published", {0: 0.5, 1: 0.7}), *trained_run("mlp", "corrected", {0: 0.5, 1: 0.7})]
     )
     (shown,) = [row["accuracy"] for row in by_column(table_of("mlp", numbers)) if row["single change"] == "lr-decay"]
-    assert shown == "same"
+    assert str(shown) == "same"
 
 
 def test_csv_has_the_unrounded_numbers_of_every_single_change():

@@ -17,7 +17,7 @@ from bench.show.page import findings, worth
 from bench.show.page.findings import as_list, sentences
 from bench.show.page.wording import NOT_MEASURED
 from bench.show.tables import ablation as mistakes_table
-from bench.show.tables.ablation import change_text
+from bench.show.tables.ablation import change
 from bench.show.tables.choice import METRICS, REFUSED, _best
 from bench.show.tables.confidence import (
     NEVER,
@@ -177,9 +177,9 @@ def test_changes_are_clear_only_after_adjusting_for_the_number_of_mistakes(monke
 
 def test_an_effect_is_shown_in_points_and_marked_where_seeds_are_lost():
     points = Digits(decimals=2, signed=True)
-    assert change_text(Effect(changed(0.03, 0.04, 0.05)), 100, points) == "+4.00 [+1.52, +6.48]"
+    assert str(change(Effect(changed(0.03, 0.04, 0.05)), 100, points)) == "+4.00 [+1.52, +6.48]"
     lost = Effect(changed(0.5), (MissingValue("diverged", "why", is_fault=True),))
-    assert change_text(lost, 100, points) == "+50.00*"
+    assert str(change(lost, 100, points)) == "+50.00*"
 
 
 def curve(coverage, risk):

@@ -109,7 +109,7 @@ def _effect(effect: Effect, claim: Claim) -> Effect:
         side.converted(lambda value: in_claim_unit(claim, value)).by_seed
         for side in (effect.estimate.first, effect.estimate.second)
     )
-    return Effect(paired(before, after), effect.missing_values)
+    return effect._replace(estimate=paired(before, after))
 
 
 def _lead(largest: Estimate, following: Estimate) -> Estimate | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from bench.core.records import Record
@@ -22,6 +22,7 @@ class Effect(NamedTuple):
 
     estimate: Estimate | None  # after minus before, by seed; None if the two sides have no seed in common
     missing_values: tuple[MissingValue, ...] = ()  # why seeds of either side have no number
+    sources: tuple[str, ...] = ()  # keys of the records of both sides
 
 
 class Numbers:
@@ -34,9 +35,7 @@ class Numbers:
 
     def by_seed(self, place: MetricKey) -> tuple[Mapping[int, float], tuple[MissingValue, ...]]:
         """Return the number of every seed that has one, and why other seeds have none."""
-        is_derived = place.source == "derived"
-        protocol = "common" if is_derived else place.source
-        records = records_of(self.results, place.approach, place.recipe, protocol)
+        records = self._records(place)
         if not records:
             return {}, (MissingValue(NO_RECORD, f"`{command(place)}` measures it"),)
         found: dict[int, float] = {}
@@ -48,6 +47,14 @@ class Numbers:
             else:
                 found[record.seed] = value
         return found, tuple(missing_values)
+
+    def sources(self, place: MetricKey) -> tuple[str, ...]:
+        """Return the keys of the records that have a number, or of those from which it is derived."""
+        return tuple(record.key for record in self._records(place))
+
+    def _records(self, place: MetricKey) -> Sequence[Record]:
+        protocol = "common" if place.source == "derived" else place.source
+        return records_of(self.results, place.approach, place.recipe, protocol)
 
     def _value(self, record: Record, place: MetricKey) -> float | MissingValue:
         if record.outcome != "done":
@@ -80,7 +87,7 @@ class Numbers:
                     NO_RECORD, f"the two sides have no seed in common; `{command(after)}` measures the first seeds"
                 ),
             )
-        return Effect(found, missing_values)
+        return Effect(found, missing_values, (*self.sources(before), *self.sources(after)))
 
 
 def command(place: MetricKey, n_seeds: int = SEEDS) -> str:

@@ -14,7 +14,7 @@ from bench.judge.results import conditions_text
 from bench.judge.samples import Samples
 from bench.show.inputs import Inputs
 from bench.show.reasoning import p_text
-from bench.show.table import Entry, Measured, Missing, Table
+from bench.show.table import Entry, Linked, Measured, Missing, Table
 from bench.show.tables.reported import ABSENT
 
 Found = Sequence[tuple[SingleChange, Mapping[tuple[str, str], Effect]]]
@@ -99,18 +99,20 @@ def _level(ablation: Ablation, numbers: Numbers, recipe: str, data_set: str, nam
         if (data_set, name) not in start:
             entries.append(Missing(ABSENT))
             continue
-        values, missing_values = numbers.by_seed(start[data_set, name])
+        place = start[data_set, name]
+        values, missing_values = numbers.by_seed(place)
         most = max(most, len(values))
-        entries.append(Measured(Samples(values, missing_values[0] if missing_values else None), FRACTION))
+        samples = Samples(values, missing_values[0] if missing_values else None, numbers.sources(place))
+        entries.append(Measured(samples, FRACTION))
     return [f"= {recipe}", "level", data_set, str(most) if most else None, *entries]
 
 
-def _entry(effect: Effect | None, quantity: str) -> Missing | str:
+def _entry(effect: Effect | None, quantity: str) -> Missing | Linked:
     if effect is None:
         return Missing(ABSENT)
     if effect.estimate is None:
-        return Missing(effect.missing_values[0])
-    return effect_text(effect, quantity)
+        return Missing(effect.missing_values[0], effect.sources)
+    return Linked(effect_text(effect, quantity), effect.sources)
 
 
 def as_lines(ablation: Ablation, found: Found) -> list[dict[str, str | float | None]]:
@@ -189,7 +191,7 @@ def mistakes_table(inputs: Inputs) -> Table:
             one.approach,
             one.single_change.name,
             str(one.accuracy.n) if one.accuracy else None,
-            *(change_text(one.effects[what], scale, digits) for what, scale, digits in MISTAKE_COLUMNS.values()),
+            *(change(one.effects[what], scale, digits) for what, scale, digits in MISTAKE_COLUMNS.values()),
             None if one.p is None else p_text(one.p),
         ]
         for one in found
@@ -217,11 +219,11 @@ def mistakes_table(inputs: Inputs) -> Table:
     )
 
 
-def change_text(effect: Effect, scale: float, digits: Digits) -> str | Missing:
+def change(effect: Effect, scale: float, digits: Digits) -> Linked | Missing:
     """Return a difference with its interval, e.g. "+6.22 [+5.15, +7.30]"."""
     if effect.estimate is None:
-        return Missing(effect.missing_values[0])
+        return Missing(effect.missing_values[0], effect.sources)
     text, interval = digits.text(scale * effect.estimate.difference), effect.estimate.interval()
     if interval is not None:
         text += " [{}, {}]".format(*(digits.text(scale * end) for end in interval))
-    return text + ("*" if seeds_lost(effect) else "")
+    return Linked(text + ("*" if seeds_lost(effect) else ""), effect.sources)
