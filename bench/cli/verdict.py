@@ -100,9 +100,20 @@ def _verdict(arguments: argparse.Namespace) -> int:
 
 
 def _of_claim(name: str, verdicts: Sequence[Verdict]) -> Verdict:
-    """Return the verdict on a claim; raises ConfigError. `name`: its id, or the form that `_with_approach` returns."""
+    """Return the verdict on a claim.
+
+    `name`: its id, the form that `_with_approach` returns, or the short name on the screen of end results.
+
+    Raises:
+        ConfigError: no claim has the name, or several claims have it.
+    """
     ids = {verdict.claim.id: verdict for verdict in verdicts}
     known = {_with_approach(verdict.claim): verdict for verdict in reversed(verdicts)} | ids
+    short = [claim for claim, text in load_short_names().items() if text == name.removesuffix(" *") and claim in ids]
+    if len(short) == 1:
+        return ids[short[0]]
+    if short:
+        raise ConfigError(f"'{name}' is the name of several claims: {', '.join(short)}; give one of these")
     if name not in known:
         near = ", ".join(difflib.get_close_matches(name, ids, n=3, cutoff=0))
         raise ConfigError(f"claim '{name}' is unknown; nearest: {near}; `verdict --all` names all")

@@ -53,10 +53,11 @@ def test_only_end_results_are_counted_and_the_outcomes_explained():
     ]
     rows = [ClaimRow(claim, Samples.of((claim.value,) * 5, None)) for claim in claims]
     table = headline_table(Results([], {}), judge(rows[:4]))
-    assert "All 1 end results of the documents: 1 agrees. No records." in table.caption
+    assert "All 1 end results of the documents, which `verdict` lists: 1 agrees. No records." in table.caption
     notes = [note.partition(":")[0] for note in table.notes]
-    assert notes == ["agrees", "feldman2018"]
-    assert "5 seeds of mlp, 5 seeds of linear_bbb; all its end results together: p = 1.00" in table.notes[1]
+    assert notes == ["*", "agrees", "feldman2018"]  # *: the last point of the curve, which is not counted
+    assert [row[0] for row in table.rows if str(row[0]).endswith(" *")] == ["accuracy of the network without Bayes *"]
+    assert "5 seeds of mlp, 5 seeds of linear_bbb; all its end results together: p = 1.00" in table.notes[2]
     # .8 to .98 round about .89: the interval of one more run ends above 1
     wide = ClaimRow(claims[4], Samples.of((0.8, 0.85, 0.9, 0.95, 0.98), None))
     notes = headline_table(Results([], {}), judge([wide])).notes

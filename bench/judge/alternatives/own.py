@@ -136,7 +136,7 @@ def _claim(own: OwnNumber, key: str, claims: Iterable[Claim], budget: str) -> Cl
         raise ConfigError(f"reported number '{text}' is not a number, not finite or too large; give one such as 0.985")
     unit = _last_digit(text)
     metric_unit = unit_of(metric) or REAL
-    low, high = _BOUNDS.get(metric_unit, (-math.inf, math.inf))
+    low, high = _BOUNDS.get(metric_unit, (metric_unit.low, metric_unit.high))
     if not low <= value <= high:
         raise ConfigError(f"{text} is not a possible {metric}; give a number from {low:g} to {high:.4g}")
     margin, reason = (own.margin, "given") if own.margin is not None else _margin(key, value, own, claims)

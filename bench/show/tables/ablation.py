@@ -201,7 +201,7 @@ def mistakes_table(inputs: Inputs) -> Table:
     )
     notes = [
         *(f"*: {reason}" for reason in lost),
-        *(f"{one.single_change.name}: {one.single_change.title}." for one in found),
+        *(f"{one.single_change.name}: {_title(one.single_change)}." for one in found),
     ]
     return Table(
         "mistakes",

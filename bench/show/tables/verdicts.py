@@ -165,15 +165,17 @@ def headline_table(results: Results, judgement: Judgement) -> Table:
     """Return a row for each quoted number whose claim is among the verdicts."""
     by_claim = {verdict.claim.id: verdict for verdict in judgement.verdicts}
     found = [(quoted, by_claim[quoted.claim]) for quoted in load_quoted() if quoted.claim in by_claim]
-    lines = [_quoted_line(quoted, verdict) for quoted, verdict in found]
+    lines = [_quoted_line(quoted, verdict, verdict in judgement.lasts) for quoted, verdict in found]
     caption = (
-        "Ours: mean of our seeds, each trained and measured as published; in brackets the 95 % interval for one more "
-        f"run, because a reported number is of a single run. All {len(judgement.ends)} end results of the documents: "
-        f"{counts(judgement.ends)}."
+        f"The {len(lines)} most quoted numbers. Ours: mean of our seeds, each trained and measured as published; in "
+        "brackets the 95 % interval for one more run, because a reported number is of a single run. All "
+        f"{len(judgement.ends)} end results of the documents, which `verdict` lists: {counts(judgement.ends)}."
     )
     columns = ["what is reported", "reported", "ours [95 %]", "verdict"]
     title = "Do the numbers that everybody quotes hold?"
     notes = _notes([verdict for _, verdict in found], judgement)
+    if any(verdict in judgement.lasts for _, verdict in found):
+        notes.insert(0, "*: last point of a curve, not counted among the end results.")
     return Table("headline", title, caption, columns, lines, notes).of(results, has_spread=False)
 
 
@@ -200,11 +202,16 @@ def _is_rough(verdict: Verdict) -> bool:
     return leaves_unit_interval(mean - half, mean + half)
 
 
-def _quoted_line(quoted: Quoted, verdict: Verdict) -> list[Entry]:
+def _quoted_line(quoted: Quoted, verdict: Verdict, is_last_point: bool) -> list[Entry]:
     claim = verdict.claim
     here = (of_claim(claim.id),)
     ours = None if verdict.centre is None else Linked(ours_text(verdict), here)
-    return [quoted.asks, Linked(reported_text(verdict), here), ours, Linked(verdict.outcome, here)]
+    return [
+        quoted.asks + " *" * is_last_point,
+        Linked(reported_text(verdict), here),
+        ours,
+        Linked(verdict.outcome, here),
+    ]
 
 
 def reported_text(verdict: Verdict) -> str:
