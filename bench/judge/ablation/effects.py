@@ -32,6 +32,7 @@ class Numbers:
         """Keep the records, and the derived metrics by the key of their fit."""
         self.results = results
         self._derived_metrics = {derived.fit_key: derived for derived in derived_metrics}
+        self._effects: dict[tuple[MetricKey, MetricKey], Effect] = {}
 
     def by_seed(self, place: MetricKey) -> tuple[Mapping[int, float], tuple[MissingValue, ...]]:
         """Return the number of every seed that has one, and why other seeds have none."""
@@ -75,6 +76,11 @@ class Numbers:
 
     def effect(self, before: MetricKey, after: MetricKey) -> Effect:
         """Return the differences, after minus before, of the seeds that have both numbers."""
+        if (before, after) not in self._effects:  # tables, figures and findings ask for the same ones
+            self._effects[before, after] = self._effect(before, after)
+        return self._effects[before, after]
+
+    def _effect(self, before: MetricKey, after: MetricKey) -> Effect:
         first, missing_values = self.by_seed(before)
         second, more = self.by_seed(after)
         found = paired(first, second)

@@ -111,7 +111,11 @@ def printed(drawing: Drawing, form: str, dpi: float = 150) -> bytes:
 
     `dpi`: dots per inch of a PNG; the layout of an SVG does not depend on it.
     """
+    from matplotlib.backends.backend_svg import FigureCanvasSVG
+
     buffer = io.BytesIO()
-    without = dict.fromkeys(("Creator", "Date", "Format", "Type") if form == "svg" else ("Software",))
-    drawing.savefig(buffer, format=form, dpi=dpi, metadata=without)
+    if form == "svg":  # `savefig` would draw everything twice, first for the layout alone
+        FigureCanvasSVG(drawing).print_svg(buffer, metadata=dict.fromkeys(("Creator", "Date", "Format", "Type")))
+    else:
+        drawing.savefig(buffer, format=form, dpi=dpi, metadata={"Software": None})
     return buffer.getvalue()

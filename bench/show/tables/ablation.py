@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 from bench.core.text import FRACTION, Digits
@@ -166,6 +167,7 @@ class Mistake(NamedTuple):
         return self.effects[MNIST, "accuracy"].estimate
 
 
+@lru_cache(maxsize=1)  # the table, the figure and a finding ask for it
 def mistakes(inputs: Inputs) -> list[Mistake]:
     """Return the effect of each correction of each published recipe, made alone."""
     made = []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Sequence
+from functools import lru_cache
 
 from bench.core.text import Digits
 from bench.judge.comparison import Estimate
@@ -24,6 +25,7 @@ def claims_by_id() -> dict[str, PaperClaim]:
     return {one.paper.id: one for one in paper_claims(load_papers())}
 
 
+@lru_cache(maxsize=1)  # the table and three findings ask for it
 def verdicts_on_paper(results: Results) -> list[PaperVerdict]:
     """Return the verdict on every number of the paper and of its public reproductions, under every interpretation."""
     return paper_verdicts(paper_claims(load_papers()), results)

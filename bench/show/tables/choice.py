@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from bench.core.metric_table import metrics
 from bench.core.text import FRACTION, WHOLE, Digits, duration
@@ -45,6 +46,7 @@ class Candidate:
     is_baseline: bool  # it knows nothing, and is there for comparison
 
 
+@lru_cache(maxsize=1)  # the table and the page ask for it
 def candidates(inputs: Inputs) -> list[Candidate]:
     """Return the approaches with a measured accuracy; the one that knows nothing comes last."""
     found = [_candidate(inputs, name) for name in inputs.results.classifiers()]

@@ -6,6 +6,7 @@ import math
 import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -89,6 +90,7 @@ class _Seed(NamedTuple):
     expected_accuracy: ExpectedAccuracy
 
 
+@lru_cache(maxsize=1)  # the table, the figure and a finding ask for it
 def confidence(inputs: Inputs) -> dict[RecipePlace, Confidence]:
     """Return how often classifiers are sure, for each published and corrected recipe whose records say it."""
     found = {}
