@@ -17,6 +17,7 @@ from bench.judge.ablation.answer import find
 from bench.judge.ablation.effects import effects
 from bench.judge.ablation.selection import chosen, trained_runs_of
 from bench.judge.ablation.single_changes import Ablation
+from bench.plan.registry import group_of
 from bench.plan.trained_runs import Selection
 from bench.run.executors import check_device
 from bench.show.inputs import Inputs
@@ -88,7 +89,7 @@ def _make(ablations: Sequence[Ablation], arguments: argparse.Namespace) -> int:
 def _show(ablations: Sequence[Ablation], inputs: Inputs, arguments: argparse.Namespace) -> None:
     lines = []
     for one in ablations:
-        numbers = inputs.of_approach(one.approach).numbers
+        numbers = inputs.of(group_of(one.approach)).numbers
         found = effects(one, numbers)
         answer = find(one.question, numbers, inputs.claims) if one.question else None
         if arguments.write:

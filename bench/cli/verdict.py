@@ -21,6 +21,7 @@ from bench.judge.results import Results
 from bench.judge.stats.papers import PAPER, claims_by_interpretation, load_papers, paper_claims
 from bench.judge.stats.rule import Verdict
 from bench.judge.stats.verdicts import Judgement
+from bench.plan.registry import group_of
 from bench.show.inputs import Inputs
 from bench.show.reasoning import as_json
 from bench.show.screens.own_number import own_json, own_text
@@ -161,7 +162,7 @@ def _own(arguments: argparse.Namespace) -> int:
     own = OwnNumber(**{name: getattr(arguments, name) for name in fields})
     inputs = inputs_of(arguments)
     claims = [*inputs.claims, *claims_by_interpretation(paper_claims(load_papers()))]
-    judged = judge_own(own, inputs.of_approach(own.approach).results, claims)
+    judged = judge_own(own, inputs.of(group_of(own.approach)).results, claims)
     warn_of_problems(inputs)
     print(json.dumps(own_json(judged), indent=1) if arguments.json else own_text(judged, screen().width))
     return INCOMPLETE if inputs.problems else 0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from itertools import compress
@@ -64,6 +64,7 @@ class Inputs:
         self.group, self.reads_others = group, reads_others
         # By folder and left out approaches:
         self._read_once: dict[tuple[Path, frozenset[str]], tuple[list[Record], list[Problem]]] = {}
+        self._others: dict[tuple[ApproachGroup, str], Inputs] = {(group, profile): self}
         self._scores: dict[str, Scores] = {}  # by the key of the record
 
     @cached_property
@@ -88,26 +89,23 @@ class Inputs:
         """The folder's records beside the baseline's, of all conditions."""
         return with_baseline(self._stored[0], self._of_baseline[0], (self.profile, self.device, self.precision))
 
-    def of_other_group(self, group: ApproachGroup) -> Inputs:
-        """Return the same folder under the same conditions, with the records of another group of approaches."""
-        baseline = None if self._baseline is None else self._baseline.root
-        conditions = (self.profile, self.device, self.precision)
-        other = Inputs(self.store.root, *conditions, baseline, group, self.reads_others)
-        other._read_once = self._read_once  # no file is read twice
-        return other
-
-    def of_approach(self, name: str) -> Inputs:
-        """Return the inputs of the group of an approach."""
-        group = group_of(name)
-        return self if group == self.group else self.of_other_group(group)
+    def of(self, group: ApproachGroup | None = None, profile: str | None = None) -> Inputs:
+        """Return the same folder with the records of another group of approaches, or of another profile."""
+        place = (group or self.group, profile or self.profile)
+        if place not in self._others:
+            baseline = None if self._baseline is None else self._baseline.root
+            conditions = (place[1], self.device, self.precision)
+            other = Inputs(self.store.root, *conditions, baseline, place[0], self.reads_others)
+            other._read_once, other._others = self._read_once, self._others  # no file is read twice
+            self._others[place] = other
+        return self._others[place]
 
     def only_own(self, table: Table) -> Table:
         """Return the rows of a table that show any of the user's records, of any group of approaches.
 
         Lines of the CSV file are kept with their rows; without a line for each row, the file has the rows.
         """
-        groups = (self if group == self.group else self.of_other_group(group) for group in GROUPS)
-        own = {key for one in groups for key in one.with_baseline.own_keys}
+        own = {key for group in GROUPS for key in self.of(group).with_baseline.own_keys}
         kept = [not own.isdisjoint(key for entry in row for key in sources_of(entry)) for row in table.rows]
         lines = table.lines if len(table.lines) == len(table.rows) else ()
         return replace(table, rows=list(compress(table.rows, kept)), lines=list(compress(lines, kept)))
@@ -120,14 +118,10 @@ class Inputs:
     @cached_property
     def results(self) -> Results:
         """The records of this profile, device and precision, by trained run."""
-        return self.of_profile(self.profile)
+        return self._results(self.records, self.with_baseline.manifests(of_group(self.group)))
 
-    def of_profile(self, profile: str) -> Results:
-        """Return the records of a profile, on this device and in this precision."""
-        return self._results(self.records, self.with_baseline.manifests(of_group(self.group)), profile)
-
-    def _results(self, records: Sequence[Record], known: Mapping[str, ApproachManifest], profile: str) -> Results:
-        return Results(select(records, profile, self.device, self.precision, self._stored[1]), known)
+    def _results(self, records: Sequence[Record], known: Mapping[str, ApproachManifest]) -> Results:
+        return Results(select(records, self.profile, self.device, self.precision, self._stored[1]), known)
 
     @cached_property
     def frame(self) -> pd.DataFrame:
@@ -156,7 +150,7 @@ class Inputs:
     @cached_property
     def paper(self) -> Results:
         """The records of the approaches after Blundell et al. 2015, under the same conditions."""
-        return self.of_other_group("paper").results
+        return self.of("paper").results
 
     @cached_property
     def claims(self) -> list[Claim]:
@@ -187,9 +181,7 @@ class Inputs:
     def numbers(self) -> Numbers:
         """The numbers that ablations compare, from records and derived metrics; no approach is called `mine: NAME`."""
         results = (
-            self._results(self.with_baseline.plain, of_group(self.group), self.profile)
-            if self.with_baseline.new
-            else self.results
+            self._results(self.with_baseline.plain, of_group(self.group)) if self.with_baseline.new else self.results
         )
         return Numbers(results, self.derived_metrics)
 
@@ -232,9 +224,10 @@ class Inputs:
         """Return an approach's first published x common record with per-row scores, None if there is none."""
         return next((record for record in self.finished(approach) if self.scores(record)), None)
 
-    def conditions(self, records: Sequence[Record]) -> str:
-        """Return the end of a figure's caption: profile, device, precision, and the seeds of these records."""
-        return described((self.profile, self.device, self.precision), {record.seed for record in records})
+    def conditions(self, shown: Iterable[Record | Samples]) -> str:
+        """Return the end of a figure's caption: profile, device, precision, and the seeds of what it shows."""
+        seeds = {seed for one in shown for seed in (one.by_seed if isinstance(one, Samples) else (one.seed,))}
+        return described((self.profile, self.device, self.precision), seeds)
 
     def not_run(self, what: str) -> str:
         """Return the sentence that no record of `what` is finished."""

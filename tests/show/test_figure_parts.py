@@ -1,7 +1,6 @@
 """What figures compute from records, against worked numbers, closed forms and the metrics."""
 
 import math
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -24,6 +23,7 @@ from bench.show.figures.style import COLOURS, REPORTED, WIDTH, canvas, look, pri
 from bench.show.figures.training import _line
 from bench.show.figures.uncertainty import _pooled, _wilson
 from bench.show.figures.votes import VotedImage
+from bench.show.tables.methods_rows import Row
 from tests.judge.claims import BY_ID
 from tests.synthetic import record
 
@@ -173,7 +173,7 @@ def test_a_png_has_the_pixels_that_were_asked_for():
 
 
 def test_the_name_of_a_variant_takes_two_lines_above_its_panel():
-    rows = [SimpleNamespace(name=name, shifted=[]) for name in ("mlp corrected", "vi_diag corrected+ten-times")]
+    rows = [Row(name, {}, {}) for name in ("mlp corrected", "vi_diag corrected+ten-times")]
     drawing = _draw_shift(ROTATED, rows, None)
     titles = [axes.get_title() for axes in drawing.axes]
     assert titles[:2] == ["mlp corrected", "vi_diag corrected\n+ten-times"]

@@ -9,6 +9,7 @@ import pytest
 from bench.cli import USAGE
 from bench.cli.main import main
 from bench.core.store import Store
+from bench.judge.samples import Samples
 from bench.measure.metrics.shifts import STEPS, step_key
 from bench.show.figures import methods, shift
 from bench.show.figures.methods import LINE, front, label_heights
@@ -100,7 +101,7 @@ def test_only_mine_shows_the_users_methods(tmp_path, capsys):
 def learnt(means, seeds=(0, 1, 2)):
     """Return rows whose NLL differs between seeds by what all share, so that every difference is told apart."""
     return [
-        Row(name, [], [], {"NLL": {seed: mean + seed + 0.001 * index * seed for seed in seeds}}, {})
+        Row(name, {"NLL": Samples({seed: mean + seed + 0.001 * index * seed for seed in seeds})}, {})
         for index, (name, mean) in enumerate(means.items())
     ]
 
@@ -115,7 +116,7 @@ def test_the_order_of_methods_is_compared_where_the_seeds_tell_it_on_both_tasks(
     """
     digits = learnt({"a": 1, "b": 2, "c": 3, "d": 4})
     clothes = learnt({"a": 1, "b": 1, "d": 3, "c": 4, "e": 5})
-    clothes[1].numbers["NLL"].update({0: 1.005, 1: 1.995, 2: 3.005})  # b minus a: .005, -.005, .005
+    clothes[1].numbers["NLL"] = Samples({0: 1.005, 1: 1.995, 2: 3.005})  # b minus a: .005, -.005, .005
     said = order_sentence(digits, clothes)
     assert "4 methods learnt digits and clothes: 6 pairs." in said
     assert "tell 5 of them apart on both: 4 in the same order, 1 in the opposite one" in said
@@ -130,7 +131,7 @@ def test_each_method_is_compared_with_the_plain_network_seed_by_seed():
     t of a is -.999 / (.001 / sqrt 3) = -1730, so p = 3e-7; of b 435, p = 5e-6; of c 0. `other` has no costs.
     """
     found = learnt({"mlp corrected": 2, "a": 1, "b": 2.5, "c": 2, "other": 1})
-    found[3].numbers["NLL"].update({0: 1.5, 1: 3.5, 2: 4.0})
+    found[3].numbers["NLL"] = Samples({0: 1.5, 1: 3.5, 2: 4.0})
     for row in found[:4]:
         row.costs["training"] = 1.0
     (one,) = beyond_plain(found)

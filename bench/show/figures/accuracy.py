@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 
-from bench.core.records import Record
 from bench.judge.claims import Claim, print_interval
-from bench.judge.samples import metrics_of
+from bench.judge.samples import Samples
 from bench.show.figures.figure import FIELD, Absent, Figure
 from bench.show.figures.style import FAINT, INK, NARROW, REPORTED, WIDTH, Axes, Drawing, canvas, look
 from bench.show.inputs import Inputs
@@ -26,7 +25,7 @@ TRAINED_RUNS = {
 def make(inputs: Inputs) -> Iterator[Figure | Absent]:
     """Give the figure."""
     lines: dict[str, dict[str, list[float]]] = {}  # percent, of each seed
-    records: list[Record] = []
+    shown: list[Samples] = []
     found = {name: headline(inputs.claims, name, "accuracy", "mnist") for name in inputs.results.classifiers()}
     for approach, claim in found.items():
         if claim is None and not approach.startswith(MINE):
@@ -35,20 +34,19 @@ def make(inputs: Inputs) -> Iterator[Figure | Absent]:
         for name, (recipe, protocol, _) in TRAINED_RUNS.items():
             if protocol not in places:
                 continue
-            trained_run = inputs.finished(approach, recipe, protocol)
-            values = [100 * value for value in metrics_of(trained_run, places[protocol]).values]
-            if values:
-                lines.setdefault(approach, {})[name] = values
-                records += trained_run
+            sample = inputs.sample(approach, recipe, protocol, places[protocol])
+            if sample.n:
+                lines.setdefault(approach, {})[name] = [100 * value for value in sample.values]
+                shown.append(sample)
     if not lines:
         yield Absent(NAME, TITLE, FIELD, inputs.not_run("an approach with a reported accuracy"))
         return
-    bars = "; lines: range of the seeds" if len({record.seed for record in records}) > 1 else ""
+    bars = "; lines: range of the seeds" if len({seed for sample in shown for seed in sample.by_seed}) > 1 else ""
     caption = (
         "Grey: the reported accuracy; the bar spans the numbers that print alike (chopra2018 truncates). Circle: the "
         "published recipe, measured as the document did; square: the same fit on the official test set, mean "
         f"probability of 100 draws; triangle: the corrected recipe, measured like the square{bars}. 10,000 images "
-        f"each. {inputs.conditions(records)}"
+        f"each. {inputs.conditions(shown)}"
     )
     known = {name: claim for name, claim in found.items() if name in lines and claim is not None}
     wide, narrow = (partial(_draw, lines, known, inputs.results.approaches, width) for width in (WIDTH, NARROW))

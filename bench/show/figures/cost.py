@@ -9,11 +9,10 @@ from typing import NamedTuple
 
 from matplotlib.ticker import LogLocator
 
-from bench.core.records import Record
-from bench.judge.samples import metrics_of
 from bench.show.figures.figure import FIELD, Absent, Figure
 from bench.show.figures.style import FAINT, NARROW, WIDTH, Axes, Drawing, canvas, look
 from bench.show.inputs import Inputs
+from bench.show.tables.further import counted_times
 
 NAME, TITLE = "cost", "Accuracy against the cost of training and of answering"
 
@@ -31,36 +30,37 @@ class Point(NamedTuple):
 
 def make(inputs: Inputs) -> Iterator[Figure | Absent]:
     """Give the figure."""
-    points, records = [], []
+    points, shown, draws = [], [], 0.0
     for recipe in ("published", "corrected"):
         for approach in inputs.classifiers(recipe):
-            trained_run = inputs.finished(approach, recipe)
-            accuracy = metrics_of(trained_run, "mnist/accuracy").mean
-            if accuracy is not None:
-                points.append(_point(approach, recipe, 100 * (1 - accuracy), trained_run))
-                records += trained_run
+            accuracy = inputs.sample(approach, recipe, "common", "mnist/accuracy")
+            if accuracy.mean is not None:
+                points.append(_point(inputs, approach, recipe, 100 * (1 - accuracy.mean)))
+                shown.append(accuracy)
+                of_record = inputs.sample(approach, recipe, "common", "timings/predict_draws")
+                draws = max((draws, *of_record.values))
     if not points:
         yield Absent(NAME, TITLE, FIELD, inputs.not_run("an approach measured by protocol common"))
         return
-    draws = max((record.timings.predict_draws or 0 for record in records), default=0)
     caption = (
         "Error of the mean probability on the test set; down and left is better. Training: the whole fit. Answering: "
-        f"an image with all draws ({draws}; a deterministic network has one), of the whole test set at once. Filled: "
+        f"an image with all draws ({draws:g}; a deterministic network has one), of the whole test set at once. Filled: "
         "published recipe; hollow: corrected, joined to it. A cross on a mark: the times show the order of magnitude "
         "alone, because the machine had other work or several seeds trained together. "
-        f"{inputs.conditions(records)}"
+        f"{inputs.conditions(shown)}"
     )
     wide, narrow = (partial(_draw, points, inputs.results.approaches, width) for width in (WIDTH, NARROW))
     yield Figure(NAME, TITLE, caption, FIELD, wide, narrow=narrow)
 
 
-def _point(approach: str, recipe: str, error: float, trained_run: Sequence[Record]) -> Point:
-    valid = [record for record in trained_run if record.timings.valid]
-    times = [record.timings for record in valid or trained_run]
-    training = [time.fit_s for time in times if time.fit_s]
-    answering = [1000 * one.predict_s / one.predict_images for one in times if one.predict_s and one.predict_images]
-    seconds, milliseconds = (statistics.median(found) if found else None for found in (training, answering))
-    return Point(approach, recipe, error, seconds, milliseconds, bool(valid))
+def _point(inputs: Inputs, approach: str, recipe: str, error: float) -> Point:
+    (training, counts), (spent, _), (images, _) = (
+        counted_times(inputs, approach, recipe, "common", f"timings/{name}")
+        for name in ("fit_s", "predict_s", "predict_images")
+    )
+    answering = [1000 * one / images.by_seed[seed] for seed, one in spent.by_seed.items() if images.by_seed.get(seed)]
+    seconds, milliseconds = (statistics.median(found) if found else None for found in (training.values, answering))
+    return Point(approach, recipe, error, seconds, milliseconds, counts)
 
 
 def _draw(points: Sequence[Point], names: Sequence[str], width: float) -> Drawing:

@@ -22,19 +22,18 @@ AXES = {"answer": "an answer [passes of the plain network]", "training": "traini
 
 def make(inputs: Inputs) -> Iterator[Figure]:
     """Give the figure if methods have records with costs."""
-    methods = inputs.of_other_group("methods").results
-    found = [row for row in rows(inputs.results, methods) if row.costs]
-    if methods.records and found:
+    found = [row for row in rows(inputs) if row.costs]
+    if inputs.of("methods").results.records and found:
         yield _costs(inputs, found)
 
 
 def _costs(inputs: Inputs, found: Sequence[Row]) -> Figure:
-    counts = sorted({len(row.numbers[RANKED]) for row in found})
+    counts = sorted({row.numbers[RANKED].n for row in found})
     caption = (
         "Negative log-likelihood on the test set, mean and 95 % interval of the mean; down and left is better. All on "
         "the network 784-400-400-10. Filled and joined: no other method is both cheaper and better by its mean. "
         "Between neighbours this can be chance; column place of table methods says where. Costs are multiplications. "
-        f"Seeds: {' or '.join(map(str, counts))}. {inputs.conditions([r for row in found for r in row.records])}"
+        f"Seeds: {' or '.join(map(str, counts))}. {inputs.conditions(row.numbers[RANKED] for row in found)}"
     )
     return Figure(NAME, TITLE, caption, FIELD, partial(_draw, found))
 
@@ -91,7 +90,7 @@ def _panel(axes: Axes, found: Sequence[Row], cost: str) -> None:
     for place, (row, (x, y)) in enumerate(zip(found, points, strict=True)):
         colour = COLOURS[0] if place in best else INK
         fill = colour if place in best else "none"
-        half = half_width(row.numbers[RANKED])
+        half = half_width(row.by_seed(RANKED))
         axes.errorbar(x, y, yerr=half, fmt="o", color=colour, markerfacecolor=fill, linewidth=0.8, zorder=2)
         name = axes.annotate(row.name, (x, labels[place]), (4, 3), textcoords="offset points", fontsize=SMALL)
         name.set(color=colour, annotation_clip=False)  # a name below the axis is drawn too

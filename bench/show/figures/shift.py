@@ -5,10 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from functools import partial
-from statistics import fmean
 
 from bench.core.metric_table import SHARE_SURE, SURE
-from bench.core.records import Record
 from bench.measure.metrics.shifts import ROTATED, STEPS, TRANSLATED, step_key
 from bench.show.figures.figure import FIELD, Figure
 from bench.show.figures.layout import small_multiples
@@ -23,33 +21,34 @@ KINDS = {
 }
 """By shift: name of the figure, a word for its title, and for its caption how the digits were changed."""
 ACROSS = {ROTATED: ("angle [degrees]", 45), TRANSLATED: ("distance [pixels]", 2)}  # the axis; between its labels
+FIRST = step_key(ROTATED, STEPS[ROTATED][0], "accuracy")  # every record of protocol shift has it
 CURVES = {"accuracy": ("right", "-"), SHARE_SURE: (f"{100 * SURE:g} % sure", "--")}
 
 
 def make(inputs: Inputs) -> Iterator[Figure]:
     """Give a figure of turned and one of moved digits, if records of protocol shift are there."""
-    methods = inputs.of_other_group("methods").results
-    found = [row for row in rows(inputs.results, methods) if row.shifted]
+    found = [row for row in rows(inputs) if row.sample("shift", FIRST).n]
     if not found:
         return
     plain = next((row for row in found if row.name.startswith(PLAIN)), None)
-    counts = sorted({len(row.shifted) for row in found})
+    measured = [row.sample("shift", FIRST) for row in found]
+    counts = sorted({one.n for one in measured})
     for shift, (name, changed, how) in KINDS.items():
         caption = (
             f"Share of images that are answered rightly (solid), and of which the method is at least {100 * SURE:g} % "
             f"sure (dashed): every tenth test image, {how}; mean of the seeds. A method that knows its limits is "
             "never more often sure than right. Grey: the plain network, "
             f"{plain.name if plain else 'which has no such records'}. "
-            f"Seeds: {' or '.join(map(str, counts))}. {inputs.conditions([r for row in found for r in row.shifted])}"
+            f"Seeds: {' or '.join(map(str, counts))}. {inputs.conditions(measured)}"
         )
         title = f"{changed} digits: how right is each method, and how sure?"
         yield Figure(name, title, caption, FIELD, partial(_draw_shift, shift, found, plain))
 
 
-def curve(records: Sequence[Record], shift: str, name: str) -> list[float]:
-    """Return the mean over records of a metric at every step of a shift; NaN where none has it."""
-    found = [[record.metrics.get(step_key(shift, step, name)) for record in records] for step in STEPS[shift]]
-    return [fmean([one for one in values if one is not None] or [math.nan]) for values in found]
+def curve(row: Row, shift: str, name: str) -> list[float]:
+    """Return the mean over seeds of a metric at every step of a shift; NaN where none has it."""
+    means = (row.sample("shift", step_key(shift, step, name)).mean for step in STEPS[shift])
+    return [math.nan if mean is None else mean for mean in means]
 
 
 def _draw_shift(shift: str, methods: Sequence[Row], plain: Row | None) -> Drawing:
@@ -59,8 +58,8 @@ def _draw_shift(shift: str, methods: Sequence[Row], plain: Row | None) -> Drawin
     for axes, row in zip(panels, methods, strict=True):
         for colour, (name, (label, line)) in zip(COLOURS, CURVES.items(), strict=False):
             if plain is not None and plain is not row:
-                axes.plot(steps, curve(plain.shifted, shift, name), color=FAINT, linestyle=line, linewidth=0.9)
-            axes.plot(steps, curve(row.shifted, shift, name), color=colour, linestyle=line, label=label)
+                axes.plot(steps, curve(plain, shift, name), color=FAINT, linestyle=line, linewidth=0.9)
+            axes.plot(steps, curve(row, shift, name), color=colour, linestyle=line, label=label)
         axes.set_title(row.name.replace("+", "\n+"))  # a long name takes two lines
         axes.set_ylim(0, 1.02)
         axes.set_xlim(0, steps[-1])

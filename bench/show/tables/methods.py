@@ -7,10 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from bench.core.records import Record
 from bench.core.text import THREE
 from bench.data.manifest import FASHION
-from bench.judge.results import Results, described
+from bench.judge.results import Results
 from bench.judge.samples import MissingValue
 from bench.judge.stats.places import Rank, places
 from bench.measure.metrics.shifts import ROTATED, STEPS, TRANSLATED
@@ -41,32 +40,24 @@ LONG = "ten-times"  # the variant of a method that has ten times the budget
 
 def methods_table(inputs: Inputs) -> Iterator[Table]:
     """Give the table with a row for each method, the best mean first; no table without records."""
-    methods = inputs.of_other_group("methods").results
-    if methods.records and methods.conditions is not None:
-        yield _table(rows(inputs.results, methods), methods, methods.conditions, QUALITIES)
+    if inputs.of("methods").results.records:
+        yield _table(inputs, QUALITIES)
 
 
 def clothes_table(inputs: Inputs) -> Iterator[Table]:
     """Give the same table of the methods that learnt clothes: profile `full_fashion` if the inputs's is `full`."""
     size = inputs.profile.partition("_")[0]
-    profile, group = profile_of_task(size, FASHION), inputs.of_other_group("methods")
-    methods = group.of_profile(profile)
-    if methods.records and methods.conditions is not None:
-        found = rows(inputs.of_profile(profile), methods, CLOTHES)
-        digits = rows(inputs.of_profile(size), group.of_profile(size))
-        yield _table(found, methods, methods.conditions, CLOTHES, [order_sentence(digits, found)])
+    clothes = inputs.of(profile=profile_of_task(size, FASHION))
+    if clothes.of("methods").results.records:
+        yield _table(clothes, CLOTHES, rows(inputs.of(profile=size)))
 
 
-def _table(
-    given: Sequence[Row],
-    methods: Results,
-    conditions: tuple[str, str, str],
-    qualities: Mapping[str, Quality],
-    notes: Sequence[str] = (),
-) -> Table:
+def _table(inputs: Inputs, qualities: Mapping[str, Quality], digits: Sequence[Row] | None = None) -> Table:
+    """Return the table of the methods that learnt digits, or of those that learnt clothes, beside `digits`."""
+    given, methods = rows(inputs, qualities), inputs.of("methods").results
+    notes = [] if digits is None else [order_sentence(digits, given)]
     found = sorted(given, key=lambda row: row.mean(RANKED))
-    ranked = places({row.name: row.numbers[RANKED] for row in found}, is_higher_better=False)
-    seeds = {record.seed for row in found for record in row.records}
+    ranked = places({row.name: row.by_seed(RANKED) for row in found}, is_higher_better=False)
     is_of_digits = qualities is QUALITIES
     caption = (
         f"Place: rank by {RANKED} on the test {'digits' if is_of_digits else 'clothes'}, by no other column; methods "
@@ -86,7 +77,7 @@ def _table(
         ["method", "place", *_shown(qualities), *COSTS, "seeds"],
         [_entries(row, ranked[row.name]) for row in found],
         [*sentences(found), *notes, *_long_budgets(found, methods, "" if is_of_digits else f" --task {FASHION}")],
-        conditions=described(conditions, seeds),
+        conditions=inputs.conditions(row.numbers[RANKED] for row in found),
         origin=methods.origin(),
         lines=[_line(row, ranked[row.name]) for row in found],
     )
@@ -114,33 +105,27 @@ def _shown(qualities: Mapping[str, Quality]) -> list[str]:
 
 def _entries(row: Row, place: Rank) -> list[Entry]:
     qualities = [_quality(row, name) for name in _shown(row.qualities)]
-    sources = _sources(row.records)
+    sources = row.numbers[RANKED].sources
     costs: list[Entry] = [
         Linked(THREE.text(row.costs[name]), sources) if name in row.costs else Missing(NO_COST) for name in COSTS
     ]
-    return [row.name, str(place), *qualities, *costs, str(len(row.numbers[RANKED]))]
-
-
-def _sources(records: Sequence[Record]) -> tuple[str, ...]:
-    return tuple(record.key for record in records)
+    return [row.name, str(place), *qualities, *costs, str(row.numbers[RANKED].n)]
 
 
 def _quality(row: Row, name: str) -> Entry:
-    values, quality = row.numbers[name], row.qualities[name]
-    records = row.shifted if quality.protocol == "shift" else row.records
-    if not values:
-        return Missing(NO_NUMBER if records else NO_SHIFT, _sources(records))
-    sources, half = _sources(records), half_width(values)
-    text = quality.digits.text(row.mean(name))
-    return Linked(text if half is None else f"{text} +- {quality.digits.text(half)}", sources)
+    sample, digits = row.numbers[name], row.qualities[name].digits
+    if not sample.n:
+        return Missing(NO_NUMBER if sample.sources else NO_SHIFT, sample.sources)
+    text, half = digits.text(row.mean(name)), half_width(sample.by_seed)
+    return Linked(text if half is None else f"{text} +- {digits.text(half)}", sample.sources)
 
 
 def _line(row: Row, place: Rank) -> dict[str, str | float | None]:
     """Return means, half-widths, places and costs, for machines."""
     line: dict[str, str | float | None] = {"method": row.name, "best place": place.best, "worst place": place.worst}
     for quality in row.qualities:
-        values = row.numbers[quality]
-        line[quality] = row.mean(quality) if values else None
-        line[f"{quality} half-width"] = half_width(values)
-        line[f"{quality} n"] = len(values)
+        sample = row.numbers[quality]
+        line[quality] = sample.mean
+        line[f"{quality} half-width"] = half_width(sample.by_seed)
+        line[f"{quality} n"] = sample.n
     return line | {name: row.costs.get(name) for name in COSTS}

@@ -56,12 +56,12 @@ class Beyond:
 
 def methods_answer(inputs: Inputs) -> list[str]:
     """Say which methods are better and worse than the plain network on digits: an opening, then each quality."""
-    return sentences(_rows_on_digits(inputs)) or [NOT_MEASURED]
+    return sentences(rows(inputs)) or [NOT_MEASURED]
 
 
 def methods_in_short(inputs: Inputs) -> str:
     """Say the same of NLL, accuracy and clothes, in one sentence."""
-    found = [one for one in beyond_plain(_rows_on_digits(inputs)) if one.quality in IN_SHORT]
+    found = [one for one in beyond_plain(rows(inputs)) if one.quality in IN_SHORT]
     if not found:
         return NOT_MEASURED
     parts = "; ".join(f"{one.better_in_short()} by {WORDS[one.quality][0]} (worse: {len(one.worse)})" for one in found)
@@ -93,16 +93,12 @@ def beyond_plain(found: Sequence[Row]) -> list[Beyond]:
     others = [row for row in found if row.costs and row is not plain]
     if plain is None or not others:
         return []
-    return [_compared(name, plain, others) for name in WORDS if plain.numbers.get(name)]
-
-
-def _rows_on_digits(inputs: Inputs) -> list[Row]:
-    return rows(inputs.results, inputs.of_other_group("methods").results)
+    return [_compared(name, plain, others) for name in WORDS if name in plain.numbers and plain.numbers[name].n]
 
 
 def _compared(quality: str, plain: Row, others: Sequence[Row]) -> Beyond:
     _, is_higher_better = WORDS[quality]
-    found = {row.name: paired(plain.numbers[quality], row.numbers[quality]) for row in others}
+    found = {row.name: paired(plain.by_seed(quality), row.by_seed(quality)) for row in others}
     adjusted = holm_over(found)
     clear = {name: one.difference for name, one in found.items() if one and adjusted.get(name, 1.0) < ALPHA}
     ordered = sorted(clear, key=lambda name: abs(clear[name]), reverse=True)
@@ -124,7 +120,7 @@ def order_sentence(digits: Sequence[Row], clothes: Sequence[Row]) -> str:
     """Say whether the methods have the same order when they learn clothes as when they learn digits."""
     both = {row.name for row in digits} & {row.name for row in clothes}
     here, there = (
-        orders({row.name: row.numbers[RANKED] for row in learnt if row.name in both}, is_higher_better=False)
+        orders({row.name: row.by_seed(RANKED) for row in learnt if row.name in both}, is_higher_better=False)
         for learnt in (digits, clothes)
     )
     if len(both) < 2:
@@ -143,7 +139,7 @@ def order_sentence(digits: Sequence[Row], clothes: Sequence[Row]) -> str:
 def _rank_correlation(digits: Sequence[Row], clothes: Sequence[Row], names: Collection[str]) -> str:
     """Say how alike the two orders are, without asking whether seeds tell the methods apart."""
     here, there = (
-        {row.name: row.numbers[RANKED] for row in learnt if row.name in names} for learnt in (digits, clothes)
+        {row.name: row.by_seed(RANKED) for row in learnt if row.name in names} for learnt in (digits, clothes)
     )
     seeds = sorted(set.intersection(*(set(numbers) for learnt in (here, there) for numbers in learnt.values())))
 

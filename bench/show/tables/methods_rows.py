@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import NamedTuple
 
 from bench.core.records import Record
 from bench.core.text import FRACTION, Digits
 from bench.judge.comparison import paired
-from bench.judge.results import Results
-from bench.judge.samples import MissingValue, metric
+from bench.judge.samples import Samples
 from bench.measure.metrics.shifts import ROTATED, TRANSLATED, area_key
 from bench.plan.manifests import ApproachManifest
-from bench.show.numbers import refused_for_risk
+from bench.show.inputs import Inputs
+from bench.show.numbers import REFUSED_FOR_RISK
 from bench.show.tables.choice import SHORT
 
 PLAIN, PLAIN_RECIPE = "mlp", "corrected"  # the network without a method; costs are multiples of its costs
@@ -25,7 +26,7 @@ REFUSED = "refused"
 class Quality(NamedTuple):
     """A column: the metric of the records, how it is shown, and the protocol of the records."""
 
-    key: str  # '': computed by `refused_for_risk`
+    key: str
     digits: Digits
     protocol: str = "common"
     is_shown: bool = True  # False: only in the CSV file
@@ -35,7 +36,7 @@ QUALITIES: Mapping[str, Quality] = {
     "accuracy": Quality("mnist/accuracy", FRACTION),
     "NLL": Quality("mnist/nll", FRACTION),
     "ECE": Quality("mnist/ece", FRACTION),
-    REFUSED: Quality("", Digits(decimals=1)),
+    REFUSED: Quality(REFUSED_FOR_RISK, Digits(decimals=1)),
     "accuracy, turned": Quality(area_key(ROTATED, "accuracy"), SHORT, "shift", is_shown=False),
     "NLL, turned": Quality(area_key(ROTATED, "nll"), SHORT, "shift"),
     "accuracy, moved": Quality(area_key(TRANSLATED, "accuracy"), SHORT, "shift", is_shown=False),
@@ -59,53 +60,44 @@ RANKED = "NLL"  # the quality that places methods: a proper score, which wrong c
 
 @dataclass(frozen=True)
 class Row:
-    """One method with one recipe: the numbers of each seed, and its costs in units of the plain network."""
+    """One method with one recipe: its qualities, and its costs in units of the plain network."""
 
     name: str
-    records: Sequence[Record]  # of protocol common
-    shifted: Sequence[Record]  # of protocol shift
-    numbers: Mapping[str, Mapping[int, float]]  # of each quality, by seed
+    numbers: Mapping[str, Samples]  # of each quality
     costs: Mapping[str, float]  # by name, empty for another network
     qualities: Mapping[str, Quality] = field(default_factory=lambda: QUALITIES)  # of the task that it learnt
+    sample: Callable[[str, str], Samples] = lambda _protocol, _metric: Samples()  # any metric of a protocol
+
+    def by_seed(self, quality: str) -> Mapping[int, float]:
+        """Return the numbers of a quality, by seed."""
+        return self.numbers[quality].by_seed
 
     def mean(self, quality: str) -> float:
         """Return the mean over seeds of a quality that the row has."""
-        return statistics.fmean(self.numbers[quality].values())
+        return statistics.fmean(self.numbers[quality].values)
 
 
-def rows(documents: Results, methods: Results, qualities: Mapping[str, Quality] = QUALITIES) -> list[Row]:
+def rows(inputs: Inputs, qualities: Mapping[str, Quality] = QUALITIES) -> list[Row]:
     """Return the plain network, each recipe of each method, then the corrected recipes of the documents.
 
     Without a value of `RANKED`, a recipe has no row.
     """
-    plain = _finished(documents, PLAIN, PLAIN_RECIPE)
-    found = [_row(documents, PLAIN, PLAIN_RECIPE, plain, qualities)]
-    for name in methods.classifiers():
-        found += [_row(methods, name, recipe, plain, qualities) for recipe in methods.recipes(name)]
-    others = [name for name in documents.classifiers() if name != PLAIN and documents.has_corrected(name)]
-    found += [_row(documents, name, "corrected", (), qualities) for name in others]
-    return [row for row in found if row.numbers[RANKED]]
+    methods, plain = inputs.of("methods"), inputs.finished(PLAIN, PLAIN_RECIPE)
+    known = inputs.results
+    found = [_row(inputs, PLAIN, PLAIN_RECIPE, plain, qualities)]
+    for name in methods.results.classifiers():
+        found += [_row(methods, name, recipe, plain, qualities) for recipe in methods.results.recipes(name)]
+    others = [name for name in known.classifiers() if name != PLAIN and known.has_corrected(name)]
+    found += [_row(inputs, name, "corrected", (), qualities) for name in others]
+    return [row for row in found if row.numbers[RANKED].n]
 
 
-def _finished(results: Results, approach: str, recipe: str, protocol: str = "common") -> list[Record]:
-    return [record for record in results.trained_run(approach, recipe, protocol) if record.outcome == "done"]
-
-
-def _row(
-    results: Results, approach: str, recipe: str, plain: Sequence[Record], qualities: Mapping[str, Quality]
-) -> Row:
-    by_protocol = {protocol: _finished(results, approach, recipe, protocol) for protocol in ("common", "shift")}
-    numbers = {name: _by_seed(by_protocol[quality.protocol], quality) for name, quality in qualities.items()}
-    records = by_protocol["common"]
-    entry = results.manifests.get(approach)
+def _row(inputs: Inputs, approach: str, recipe: str, plain: Sequence[Record], qualities: Mapping[str, Quality]) -> Row:
+    sample = partial(inputs.sample, approach, recipe)
+    numbers = {name: sample(quality.protocol, quality.key) for name, quality in qualities.items()}
+    records, entry = inputs.finished(approach, recipe), inputs.results.manifests.get(approach)
     costs = _costs(entry, records[0], plain[0]) if entry is not None and records and plain and plain[0].epochs else {}
-    return Row(label(approach, recipe), records, by_protocol["shift"], numbers, costs, qualities)
-
-
-def _by_seed(records: Sequence[Record], quality: Quality) -> dict[int, float]:
-    key = quality.key
-    found = {record.seed: metric(record, key) if key else refused_for_risk(record) for record in records}
-    return {seed: value for seed, value in found.items() if not isinstance(value, MissingValue)}
+    return Row(label(approach, recipe), numbers, costs, qualities, sample)
 
 
 def _costs(entry: ApproachManifest, record: Record, plain: Record) -> dict[str, float]:

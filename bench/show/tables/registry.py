@@ -13,6 +13,7 @@ from bench.judge.ablation.effects import effects
 from bench.judge.ablation.selection import chosen
 from bench.judge.audit.documents import DOCUMENTS, audit_documents
 from bench.judge.stats.papers import load_papers
+from bench.plan.registry import group_of
 from bench.show.inputs import Inputs
 from bench.show.table import Table
 from bench.show.tables.ablation import ablation_table, mistakes_table
@@ -67,7 +68,7 @@ def _answers(inputs: Inputs) -> Iterator[Table]:
 def _ablations(inputs: Inputs) -> Iterator[Table]:
     paper = chosen(["blundell_bbb"]) if inputs.paper.records else []
     for one in (*chosen(()), *paper):
-        numbers = inputs.of_approach(one.approach).numbers
+        numbers = inputs.of(group_of(one.approach)).numbers
         yield ablation_table(one, effects(one, numbers), numbers, one.ood)
 
 
