@@ -7,7 +7,7 @@ from bench.judge.claims import print_interval
 from bench.judge.comparison import ALPHA, DIFFERS, ENOUGH
 from bench.judge.stats.curves import SEEN_BEFORE, Curve
 from bench.judge.stats.rule import TRIES, OnScale, Verdict, distance_from_print, is_exact
-from bench.judge.stats.scales import IDENTITY, LOG
+from bench.judge.stats.scales import IDENTITY, LOG, from_scale
 from bench.judge.stats.verdicts import Judgement
 from bench.show.outcomes import why
 
@@ -63,6 +63,7 @@ def explain(judgement: Judgement, verdict: Verdict, with_curve: bool = True) -> 
         f"{claim.id}: {verdict.outcome}",
         _step("reported", f"{claim.printed} {claim.unit} ({claim.precision_kind}; {claim.locator} of {claim.source})"),
         _step("printed alike", f"every number from {interval.low:.8g} to {interval.high:.8g}"),
+        *([_step("note", claim.note)] if claim.note else []),
         _step("measured", _measured_text(verdict)),
     ]
     if is_exact(claim):
@@ -111,7 +112,11 @@ def _scale(verdict: Verdict, on_scale: OnScale) -> list[str]:
     if verdict.scale == IDENTITY:
         return []
     of = f" of (count + 1/2) / {verdict.scale.images + 1}" if verdict.scale.images else ""
-    moments = f"mean {on_scale.ours.mean:.4g}, standard deviation {on_scale.ours.sd:.4g}, M = {on_scale.margin:.4g}"
+    mean = on_scale.ours.mean or 0.0
+    moments = (
+        f"mean {mean:.4g} (of {from_scale(verdict.scale, mean):.4g}), standard deviation {on_scale.ours.sd:.4g}, "
+        f"M = {on_scale.margin:.4g}"
+    )
     return [_step("scale", f"{verdict.scale.name}{of}; on this scale, here and below, {moments}")]
 
 

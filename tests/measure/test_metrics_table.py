@@ -79,23 +79,23 @@ def test_no_metric_is_named_twice() -> None:
 def test_a_metric_is_computed_stored_and_listed_from_its_declaration_alone(monkeypatch) -> None:
     """One function adds a number to what is measured, with bounds that a record must keep, and a row of the table."""
     skill = Metric(
-        "brier_skill", Unit("fraction", -LARGEST, 1), "higher", "skill", "Brier", "test", None, None, 1, brier_skill
+        "made_up_skill", Unit("fraction", -LARGEST, 1), "higher", "skill", "Brier", "test", None, None, 1, made_up_skill
     )
     for module in (metric_table, evaluate, definitions):
-        monkeypatch.setattr(module, "metrics", lambda: {"brier": one_of("brier"), "brier_skill": skill})
+        monkeypatch.setattr(module, "metrics", lambda: {"brier": one_of("brier"), "made_up_skill": skill})
     one_of, log_probs = metrics().__getitem__, predictions(5)[0]
     values, _ = classify(5, "weights")
-    assert set(values) == {"brier", "brier_skill"}
+    assert set(values) == {"brier", "made_up_skill"}
     labels = predictions(5)[1].numpy()
-    assert values["brier_skill"] == brier_skill(reduce_draws(log_probs).mean_probs, labels)
+    assert values["made_up_skill"] == made_up_skill(reduce_draws(log_probs).mean_probs, labels)
     unit_of.cache_clear()
-    with pytest.raises(ValueError, match=r"mnist/brier_skill is 1\.5; allowed are numbers"):
-        check_metrics({"mnist/brier_skill": 1.5})
+    with pytest.raises(ValueError, match=r"mnist/made_up_skill is 1\.5; allowed are numbers"):
+        check_metrics({"mnist/made_up_skill": 1.5})
     unit_of.cache_clear()
-    assert [row[0] for row in definitions.definitions_table().rows[:2]] == ["brier", "brier_skill"]
+    assert [row[0] for row in definitions.definitions_table().rows[:2]] == ["brier", "made_up_skill"]
 
 
-def brier_skill(probs, labels):
+def made_up_skill(probs, labels):
     rates = np.bincount(labels, minlength=10) / len(labels)
     return 1 - brier(probs, labels) / brier(np.tile(rates, (len(labels), 1)), labels)
 

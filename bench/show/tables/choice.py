@@ -71,9 +71,9 @@ def choice_table(inputs: Inputs) -> Table:
     results, found = inputs.results, candidates(inputs)
     caption = (
         "The corrected recipe of each approach, common protocol. NLL: negative log-likelihood, nats per digit. ECE: "
-        "expected calibration error, the mean distance between confidence and accuracy. Refused: how many percent of "
-        f"the digits the network must refuse, least certain first, until at most {100 * RISK:g} % of its answers are "
-        "wrong. Letters, clothes: AUROC, how well the entropy tells them from digits; 0.5 is chance, 1 is best. Train: "
+        "expected calibration error, the mean distance between confidence and accuracy. Refused: how many whole "
+        "percent of the digits the network must refuse, least certain first, until at most "
+        f"{100 * RISK:g} % of its answers are wrong. Letters, clothes: AUROC, how well the entropy tells them from digits; 0.5 is chance, 1 is best. Train: "
         "time of training on one or two threads. Ms: milliseconds for one answer, which averages 100 draws (mlp: one "
         "pass)."
     )
@@ -111,7 +111,7 @@ def _notes(found: Sequence[Candidate]) -> list[str]:
     notes = list(_best(found))
     if counts:
         means = "One seed" if counts == [1] else f"Means of {' or '.join(map(str, counts))} seeds"
-        notes.append(f"{means}{largest}.")
+        notes.append(f"{means} (times: of those that trained alone){largest}.")
     baselines = [one.approach for one in found if one.is_baseline]
     if baselines:
         notes.append(f"{', '.join(baselines)}: for comparison, a network that knows nothing.")
