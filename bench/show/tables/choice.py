@@ -73,7 +73,8 @@ def choice_table(inputs: Inputs) -> Table:
         "The corrected recipe of each approach, common protocol. NLL: negative log-likelihood, nats per digit. ECE: "
         "expected calibration error, the mean distance between confidence and accuracy. Refused: how many whole "
         "percent of the digits the network must refuse, least certain first, until at most "
-        f"{100 * RISK:g} % of its answers are wrong. Letters, clothes: AUROC, how well the entropy tells them from digits; 0.5 is chance, 1 is best. Train: "
+        f"{100 * RISK:g} % of its answers are wrong. Letters, clothes: AUROC, how well the entropy tells them from "
+        "digits; 0.5 is chance, 1 is best. Train: "
         "time of training on one or two threads. Ms: milliseconds for one answer, which averages 100 draws (mlp: one "
         "pass)."
     )
