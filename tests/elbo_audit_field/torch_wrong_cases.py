@@ -248,7 +248,7 @@ def mse_without_noise_variance():
 )
 def rows_broadcast():
     """Regression whose network returns [B, 1] and whose targets are [B]; the squared errors broadcast to [B, B]."""
-    # The mean over [B, B] draws all predictions towards the batch's mean target. mean / (2 s^2) + KL / N would be right.
+    # The mean over [B, B] draws all predictions towards the batch's mean target; the weight 1 / N of the KL is right.
     torch.manual_seed(17)
     l1, l2 = LogvarLinear(4, 12), LogvarLinear(12, 1)
 
