@@ -15,7 +15,7 @@ its own corpus too well shows here. Each case declares what is true of it, from 
 What is documented of a case and cannot be seen in its code, such as a prior's sd, is in its arguments (`prior_std`).
 Mistakes are one each; a wrong case is as its framework's users write it apart from that.
 
-A call of a case builds it and gives the arguments of an audit: loss, parameters, batches, n_train and, where a user would
-have them, nll, kl and others. `python -m tests.elbo_audit_field --verify` checks the truths in the frameworks that
-are installed; `verify.py` says how.
+A call of a case builds it and gives the arguments of an audit: loss, parameters, batches, n_train and, where a user
+would have them, nll, kl and others. `python -m tests.elbo_audit_field --verify` checks the truths in the frameworks
+that are installed; `verify.py` says how.
 """
