@@ -27,8 +27,9 @@ from bench.show.table import Number, Table
 from bench.show.tables.render import render
 from elbo_audit.least_squares import MeanOfDraws
 from elbo_audit.likelihood import data_weight
-from elbo_audit.names import factors_by_name
-from elbo_audit.objective import AuditedObjective, Batch, Case
+from elbo_audit.names import gaussians
+from elbo_audit.objective import Batch, Case
+from elbo_audit.torch_objective import TorchObjective
 from elbo_audit.weighing import KlWeight, measure
 
 DRAWS = 8  # as the audit's default
@@ -113,9 +114,9 @@ class SampledModel:
 
 def measured(model: SampledModel, draws: int = DRAWS) -> KlWeight:
     """Return what the audit measures of a model."""
-    objective = AuditedObjective(model.loss, model.parameters.items(), model.batches, model.nll)
-    factors = factors_by_name(lambda: model.parameters)
-    case = Case(objective, factors, None, model.n_train, model.prior_std, draws)
+    objective = TorchObjective(model.loss, model.parameters.items(), model.batches, model.nll)
+    groups = [objective.group(pair) for pair in gaussians(objective.parameters, objective.shapes)]
+    case = Case(objective, groups, model.n_train, model.prior_std, draws)
     return measure(case, data_weight(objective, draws))
 
 

@@ -15,7 +15,7 @@ import elbo_audit
 from bench.judge.audit.documents import ShownMistake
 from documents_code import pyro_hidden_layer, pyro_random_module
 from documents_code.shown import INPUTS, N_TRAIN, WIDTH, Check, batches, verdict
-from elbo_audit.objective import Factor
+from elbo_audit.factors import Factor
 
 
 @contextmanager

@@ -1,10 +1,11 @@
-"""Audit the objective of a Bayesian network in PyTorch or Pyro, numerically.
+"""Audit the objective of a Bayesian network, numerically, in PyTorch, Pyro or any other framework.
 
     import elbo_audit
     report = elbo_audit.audit_torch(loss, model.named_parameters(), batches, n_train=60_000, nll=nll)
     print(report)
 
-`audit_torch` takes the loss of a training step as a black box. `audit_pyro` takes model, guide and estimator.
+`audit_torch` takes the loss of a training step as a black box. `audit_pyro` takes model, guide and estimator. `audit`
+takes a function that returns a loss and its gradient as arrays, whatever computes them; it needs NumPy alone.
 `audit_prediction` and `entropy_of` say which mean of the draws reported predictions and entropies are of. Bad arguments
 raise AuditError. Each file answers one question:
 
@@ -14,11 +15,13 @@ raise AuditError. Each file answers one question:
     sigma        can training change sigma, does the optimiser decay it, and is it zero where the mean was pruned?
     predictions  which mean of the draws is a reported prediction, and do two calls agree?
 
-`rules` lists the mistakes, `report` has what an audit returns, and `libraries` audits other libraries' examples.
+`rules` lists the mistakes, `report` has what an audit returns, and `libraries` audits other libraries' examples. These
+files and `weighing`, `least_squares`, `patterns` and `names` are the core, on float64 arrays. They see an objective
+through `objective.Objective`, which adapters implement: `functions` for `audit`, `torch_objective`, `pyro_sites`.
 
 The audit does not cover latent variables of single rows, as a VAE has. docs/audit.md says which mistakes each argument
-makes visible, and which mistakes the audit cannot see. PyTorch is imported when an audit is first asked for, Pyro when
-`audit_pyro` runs.
+makes visible, and which mistakes the audit cannot see. PyTorch is imported when `audit_torch` or
+`audit_pyro` is first asked for, Pyro when `audit_pyro` runs.
 """
 
 from __future__ import annotations
@@ -30,15 +33,18 @@ from elbo_audit.errors import AuditError, MissingLibrary
 from elbo_audit.report import ElboReport
 
 if TYPE_CHECKING:
-    from elbo_audit.audits import audit_pyro, audit_torch
-    from elbo_audit.objective import Factor
+    from elbo_audit.factors import Factor, Gaussian
+    from elbo_audit.functions import audit
     from elbo_audit.predictions import audit_prediction, entropy_of
+    from elbo_audit.torch_audits import audit_pyro, audit_torch
 
 __all__ = [
     "AuditError",
     "ElboReport",
     "Factor",
+    "Gaussian",
     "MissingLibrary",
+    "audit",
     "audit_prediction",
     "audit_pyro",
     "audit_torch",
@@ -46,9 +52,10 @@ __all__ = [
 ]
 
 _MODULES = {
-    **dict.fromkeys(("audit_pyro", "audit_torch"), "elbo_audit.audits"),
+    "audit": "elbo_audit.functions",
+    **dict.fromkeys(("audit_pyro", "audit_torch"), "elbo_audit.torch_audits"),
     **dict.fromkeys(("audit_prediction", "entropy_of"), "elbo_audit.predictions"),
-    "Factor": "elbo_audit.objective",
+    **dict.fromkeys(("Factor", "Gaussian"), "elbo_audit.factors"),
 }
 
 

@@ -2,29 +2,28 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple
 
-import torch
-from torch import Tensor
+import numpy as np
 
+from elbo_audit.factors import Array, Gradient, Group
 from elbo_audit.findings import Seen
 from elbo_audit.likelihood import DataWeight
-from elbo_audit.objective import AuditedObjective, Factor, Gradient, NotFinite
+from elbo_audit.objective import NotFinite, Objective
+from elbo_audit.streams import generator
 
 MOVES = (1e-1, 1e-2, 1e-3, 1e-4, 1e-5)  # length of a step, relative to the parameter's own size
 RESOLVED = 0.1  # a slope is resolved if two lengths of step agree to this share and rounding is smaller
 NEARER = 0.5  # shorter steps are nearer to autograd's slope if they leave less than this share of the difference
 SAME_DATA = 1e-6  # of a tensor's gradient: two gradients that differ by less are equal up to rounding
 NUDGE = 0.1  # of each number: how far parameters are moved, to see which gradients depend on them
-HALF = (torch.bfloat16, torch.float16)  # the coarser first
 
 
-def detached(objective: AuditedObjective, data: DataWeight | None) -> Seen:
+def detached(objective: Objective, data: DataWeight | None) -> Seen:
     """Compare autograd's gradient with the slope of the loss along it, one parameter tensor at a time."""
     found = slopes(objective)
     bad = {slope.name: slope for slope in found if slope.differs}
@@ -32,22 +31,15 @@ def detached(objective: AuditedObjective, data: DataWeight | None) -> Seen:
     if data is not None and data.usable:  # the slope of the data part may hide that of the KL: look at the KL alone
         bad |= {slope.name: slope for slope in slopes(objective, data.weight) if slope.differs}
     # This comparison is exact. Finite differences allow 30 %, and miss a smaller change.
-    overwritten, written = _overwritten(objective)
+    overwritten, sentence = objective.overwritten()
     if bad or overwritten:
         shown = ", ".join(slope.shown() for slope in bad.values())
         parts = [f"the slope is not autograd's along {shown}"] if bad else []
-        if overwritten:
-            parts.append(
-                f"the loss writes {written} in place before backward has used it, as passes that share a buffer do, "
-                f"which changes the gradient of {', '.join(overwritten)}: draw noise anew for each pass "
-                "(torch.randn_like) instead of writing it in place"
-            )
+        parts += [sentence] if overwritten else []
         is_explained = set(bad) <= set(overwritten)
         return Seen("fails", "; ".join(parts), {"tensors": len({*bad, *overwritten})}, advised=is_explained)
-    coarsest = _coarsest(objective)
-    why = "audit in float64"
-    if coarsest in HALF:
-        why = f"parts of the loss are computed in {str(coarsest).removeprefix('torch.')}; audit without autocast"
+    half = objective.precision().half
+    why = f"parts of the loss are computed in {half}; audit without autocast" if half else "audit in float64"
     if len(unresolved) == len(found):
         return Seen("not measured", f"no slope stands out from rounding; {why}")
     resolved = f"{len(found) - len(unresolved)} of {len(found)} parameter tensors"
@@ -57,62 +49,12 @@ def detached(objective: AuditedObjective, data: DataWeight | None) -> Seen:
     return Seen("passes", detail, {"tensors": 0})
 
 
-def _coarsest(objective: AuditedObjective) -> torch.dtype:
-    """Return the half precision type of tensors that autograd saves, as under autocast; else the loss's own type."""
-    kinds: set[torch.dtype] = set()
-
-    def keep(saved: Tensor) -> Tensor:
-        kinds.add(saved.dtype)
-        return saved.detach()
-
-    own = objective.loss(objective.batches[0], 0).dtype
-    with contextlib.suppress(RuntimeError), torch.autograd.graph.saved_tensors_hooks(keep, lambda saved: saved):
-        objective.loss(objective.batches[0], 0)  # torch.func raises: it does not allow these hooks
-    return next((kind for kind in HALF if kind in kinds), own)
-
-
-def _overwritten(objective: AuditedObjective) -> tuple[list[str], str]:
-    """Return the parameters whose gradients an in-place write changes, and which tensors are written.
-
-    Autograd saves tensors in the forward pass. If the loss writes into one of them through `.data`, autograd does not
-    notice, and backward uses the new values. So the gradient is computed twice: with copies of the tensors as they
-    were saved, and as autograd does it. Both results are empty where a loss lets nobody see what autograd saves.
-    """
-    kept: list[tuple[Tensor, Tensor]] = []
-
-    def keep(saved: Tensor) -> int:
-        kept.append((saved.detach(), saved.detach().clone()))
-        return len(kept) - 1
-
-    try:
-        with torch.autograd.graph.saved_tensors_hooks(keep, lambda index: kept[index][1]):
-            value = objective.loss(objective.batches[0], 0)
-        right = objective.gradient(value)
-        changed = [now for now, then in kept if not torch.equal(now, then) and not bool(then.isnan().any())]
-    except RuntimeError:  # torch.func does not allow these hooks
-        return [], ""
-    if not changed:
-        return [], ""
-    plain = objective.gradient(objective.loss(objective.batches[0], 0))
-    names = [name for name in plain if not _same(name, [plain, right])]
-    written = {tensor.data_ptr(): tensor for tensor in changed}
-    return names, ", ".join(_words_for(objective, tensor, names) for tensor in written.values())
-
-
-def _words_for(objective: AuditedObjective, tensor: Tensor, names: Sequence[str]) -> str:
-    """Return a tensor's name, if the audit was given it; else its shape, and the first of `names` of this shape."""
-    known = [name for name in objective.named if objective.holds(name, tensor)]
-    shape = " x ".join(map(str, tensor.shape)) or "one number"
-    like = [name for name in names if objective.parameters[name].shape == tensor.shape]
-    return known[0] if known else f"a tensor of {shape}{' (as ' + like[0] + ')' if like else ''}"
-
-
-def unused(objective: AuditedObjective, factors: Sequence[Factor]) -> Seen:
+def unused(objective: Objective, factors: Sequence[Group]) -> Seen:
     """Look for parameters that no data reach. Those of a prior are no mistake: see `_moves_with_others`."""
-    gradients = [objective.gradient(objective.loss(batch, 0)) for batch in objective.batches]
-    unreached = [name for name in objective.parameters if _same(name, gradients)]
+    gradients = [objective.loss_gradient(batch, 0) for batch in objective.batches]
+    unreached = [name for name in objective.shapes if same(gradients, name)]
     try:
-        reached = [name for name in objective.parameters if name not in unreached]
+        reached = [name for name in objective.shapes if name not in unreached]
         prior = [name for name in unreached if _moves_with_others(objective, name, reached, factors)]
         while above := [name for name in unreached if name not in prior and _is_above(objective, name, prior, factors)]:
             prior += above
@@ -122,7 +64,7 @@ def unused(objective: AuditedObjective, factors: Sequence[Factor]) -> Seen:
     if names:
         detail = f"the gradient is the same whatever the batch for {', '.join(names)}"
         return Seen("fails", detail, {"tensors": len(names)})
-    detail = f"the data reach all {len(objective.parameters) - len(prior)} parameter tensors"
+    detail = f"the data reach all {len(objective.shapes) - len(prior)} parameter tensors"
     if prior:
         detail += f" but {', '.join(prior)}, whose gradient other parameters move: a prior's, or not reached yet"
     return Seen("passes", detail, {"tensors": 0})
@@ -150,31 +92,33 @@ class Slope:
         return f"{self.name} (autograd {self.autograd:.3g}, loss {self.loss:.3g}{step})"
 
 
-def slopes(objective: AuditedObjective, without_data: float | None = None) -> list[Slope]:
+def slopes(objective: Objective, without_data: float | None = None) -> list[Slope]:
     """Compare autograd with finite differences, tensor by tensor, under the same noise.
 
     The direction is the gradient itself; where autograd gives zero, a fixed random one. If `without_data` is given, it
     is the weight of the NLL, and the NLL is subtracted from the loss first.
     """
+    batch, weight = objective.batches[0], without_data
 
-    def value() -> Tensor:
-        whole = objective.loss(objective.batches[0], 0)
-        return whole if without_data is None else whole - without_data * objective.nll(objective.batches[0], 0)
+    def value() -> float:
+        whole = objective.loss(batch, 0)
+        return whole if weight is None else whole - weight * objective.nll(batch, 0)
 
-    gradient = objective.gradient(value())
-    rounding = 4 * torch.finfo(_coarsest(objective)).eps * abs(objective.value())
-    return [_slope(objective, value, name, gradient, rounding) for name in objective.parameters]
+    gradient = objective.loss_gradient(batch, 0)
+    if weight is not None:
+        data = objective.nll_gradient(batch, 0)
+        gradient = {name: part - weight * data[name] for name, part in gradient.items()}
+    rounding = 4 * objective.precision().epsilon * abs(objective.first_loss())
+    return [_slope(objective, value, name, gradient, rounding) for name in objective.shapes]
 
 
-def _slope(
-    objective: AuditedObjective, value: Callable[[], Tensor], name: str, gradient: Gradient, rounding: float
-) -> Slope:
+def _slope(objective: Objective, value: Callable[[], float], name: str, gradient: Gradient, rounding: float) -> Slope:
     direction = gradient[name]
-    if not bool(direction.any()):
-        direction = torch.randn(direction.shape, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    direction = direction / direction.norm()
+    if not direction.any():
+        direction = generator("directions").standard_normal(direction.shape)
+    direction = direction / np.linalg.norm(direction)
     expected = float((gradient[name] * direction).sum())
-    size = float(objective.parameters[name].detach().double().norm()) or float(direction.numel()) ** 0.5 * 0.1
+    size = float(np.linalg.norm(objective.value(name))) or float(direction.size) ** 0.5 * 0.1
     tried: list[_Step] = []
     for length in (size * m for m in MOVES):
         slope = _difference(objective, value, name, direction, length)
@@ -209,58 +153,54 @@ def _nears(expected: float, slope: float, shorter: Sequence[_Step]) -> bool:
     return any(abs(found - expected) < NEARER * abs(slope - expected) for found in resolved)
 
 
-def _difference(
-    objective: AuditedObjective, value: Callable[[], Tensor], name: str, direction: Tensor, length: float
-) -> float:
+def _difference(objective: Objective, value: Callable[[], float], name: str, direction: Array, length: float) -> float:
     """Return the central difference over a step of this length to either side; NaN where the loss is not finite."""
     ends = []
     for sign in (1, -1):
         try:
             with objective.moved({name: sign * length * direction}):
-                ends.append(float(value().detach()))
+                ends.append(value())
         except NotFinite:
             return math.nan
     return (ends[0] - ends[1]) / (2 * length)
 
 
-def _moves_with_others(
-    objective: AuditedObjective, name: str, movable: Sequence[str], factors: Sequence[Factor]
-) -> bool:
+def _moves_with_others(objective: Objective, name: str, movable: Sequence[str], factors: Sequence[Group]) -> bool:
     """Return whether a parameter's gradient changes when the parameters `movable` move.
 
     The gradient of a prior's scale depends on the weights that have this prior. The gradient of an unused layer depends
     on the layer alone. Mean and sigma of the same weights belong to one layer, so they are not moved for each other.
     """
-    groups = [objective.paths(factor.mean().sum()) | objective.paths(factor.std().sum()) for factor in factors]
+    groups = [factor.means | factor.scales for factor in factors]
     layer = {other for group in groups if name in group for other in group}
     others = [other for other in movable if other not in layer]
-    return bool(others) and not _same(name, _before_and_after(objective, others))
+    return bool(others) and not same(_before_and_after(objective, others), name)
 
 
-def _is_above(objective: AuditedObjective, name: str, prior: Sequence[str], factors: Sequence[Factor]) -> bool:
+def _is_above(objective: Objective, name: str, prior: Sequence[str], factors: Sequence[Group]) -> bool:
     """Return whether a parameter belongs to the prior of a prior, whose parameters are `prior`.
 
     It has no more numbers than the parameter of `prior` that it acts on. An unused layer under `prior` has more.
     """
-    n = objective.parameters[name].numel()
-    below = [other for other in prior if objective.parameters[other].numel() >= n]
+    n = math.prod(objective.shapes[name])
+    below = [other for other in prior if math.prod(objective.shapes[other]) >= n]
     return _moves_with_others(objective, name, below, factors)
 
 
-def _before_and_after(objective: AuditedObjective, moved: Sequence[str]) -> list[Gradient]:
+def _before_and_after(objective: Objective, moved: Sequence[str]) -> list[Gradient]:
     """Return the loss's gradients before and after some parameters are moved a little."""
-    source = torch.Generator().manual_seed(0)
+    source, batch = generator("nudges"), objective.batches[0]
     shifts = {}
     for name in moved:
-        value = objective.parameters[name].detach().cpu().double()
-        size = value if bool(value.any()) else torch.ones_like(value)
-        shifts[name] = NUDGE * size * (torch.rand(value.shape, generator=source, dtype=torch.float64) * 2 - 1)
-    before = objective.gradient(objective.loss(objective.batches[0], 0))
-    after = objective.seen_near(shifts, lambda: objective.gradient(objective.loss(objective.batches[0], 0)))
-    return [before, after]
+        value = objective.value(name)
+        size = value if value.any() else np.ones_like(value)
+        shifts[name] = NUDGE * size * source.uniform(-1, 1, value.shape)
+    before = objective.loss_gradient(batch, 0)
+    return [before, objective.seen_near(shifts, lambda: objective.loss_gradient(batch, 0))]
 
 
-def _same(name: str, gradients: Sequence[Gradient]) -> bool:
+def same(gradients: Sequence[Gradient], name: str) -> bool:
+    """Return whether gradients agree in one parameter's part, but for rounding."""
     first = gradients[0][name]
-    largest = float(first.abs().max())
-    return all(float((other[name] - first).abs().max()) <= SAME_DATA * largest for other in gradients[1:])
+    largest = float(np.abs(first).max())
+    return all(float(np.abs(other[name] - first).max()) <= SAME_DATA * largest for other in gradients[1:])

@@ -32,7 +32,7 @@ def judge(case: Case, data: DataWeight | None, has_slopes: bool) -> dict[str, Se
     `data` is None if no NLL was given. Unless `has_slopes`, autograd's gradients are not the slopes of the loss, and
     tell nothing of the KL.
     """
-    if case.kl is None and not case.groups and not case.lone_means:
+    if not case.has_kl and not case.groups and not case.lone_means:
         detail = "no parameters named as mean and scale; give factors= or kl= if the weights have distributions"
         return dict.fromkeys(RULES, Seen("not applicable", detail))
     hidden = _why_unseen(case, data, has_slopes)
@@ -50,7 +50,7 @@ def judge(case: Case, data: DataWeight | None, has_slopes: bool) -> dict[str, Se
 def _why_untold(case: Case, found: KlWeight) -> str:
     """Return why what was measured tells nothing of the KL; '' if it does."""
     # With kl=, unlike weights of tensors are a mistake in any case. Without it, the loss may hold no KL of Gaussians.
-    if found.missed and (case.kl is None or not _differ([t.per_epoch for t in _known(found)])):
+    if found.missed and (not case.has_kl or not _differ([t.per_epoch for t in _known(found)])):
         return _unexplained(case, found.missed)
     names = {group.name for group in case.groups if group.may_be_layer}
     weights = {tensor.name: tensor.per_epoch for tensor in found.tensors if tensor.name in names}
@@ -64,9 +64,9 @@ def _why_unseen(case: Case, data: DataWeight | None, has_slopes: bool) -> str:
     if not has_slopes:
         why = "the gradient is not the slope of the loss (detached-gradient), so that it does not show the KL"
         return f"{why}; mend that first"
-    if case.kl is None and not case.groups:
+    if not case.has_kl and not case.groups:
         return f"{', '.join(case.lone_means)} has no partner such as rho that can be trained; give factors= or kl="
-    if case.kl is None and not case.trained:
+    if not case.has_kl and not case.trained:
         return f"no sigma can be trained, so that the KL's entropy has no gradient; give {case.other_kl}"
     if data is None:
         mean = "the loss is a mean over rows, so that the KL's part of it cannot be seen; give nll="
@@ -84,7 +84,7 @@ def _unexplained(case: Case, missed: Mapping[str, float]) -> str:
     """Say which parameter's gradient is least explained by the KL: by kl= if it was given, else by one of Gaussians."""
     worst = max(missed, key=lambda name: missed[name])
     share = f"{missed[worst]:.0%} of {worst}'s gradient, less its data part, is not that of"
-    if case.kl is not None:
+    if case.has_kl:
         return f"{share} kl= (Pyro: of the sites): the loss holds another KL, or a further term"
     return (
         f"{share} a KL to a Gaussian around zero: another prior, another sigma than its name says, or a further term; "

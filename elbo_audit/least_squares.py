@@ -6,12 +6,11 @@ import math
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 
-import torch
-from scipy import special
-from torch import Tensor
+import numpy as np
 
-from elbo_audit.objective import Gradient
+from elbo_audit.factors import Array, Gradient
 
 EXACT = 0.1  # tensors whose noise is below this share of the fitted gradient weigh alike
 UNEXPLAINED = 0.05  # of a tensor's gradient: if the directions miss more, it holds something else
@@ -37,26 +36,48 @@ class MeanOfDraws:
 
     def half_width(self, level: float = 0.95) -> float:
         """Return the half-width of the interval of this level, from Student's t."""
-        probability = 0.5 + level / 2
-        quantile = (
-            special.ndtri(probability) if math.isinf(self.freedom) else special.stdtrit(self.freedom, probability)
-        )
-        return float(quantile) * self.error
+        return students_t(level, self.freedom) * self.error
 
     def times(self, factor: float) -> MeanOfDraws:
         """Return a multiple."""
         return MeanOfDraws(factor * self.value, abs(factor) * self.error, self.freedom)
 
-    def plus_error(self, shared: Tensor) -> MeanOfDraws:
+    def plus_error(self, shared: float) -> MeanOfDraws:
         """Return the same value with one more, independent error."""
-        return MeanOfDraws(self.value, math.hypot(self.error, float(shared)), self.freedom)
+        return MeanOfDraws(self.value, math.hypot(self.error, shared), self.freedom)
 
     def sure(self, relative: float = 0.1) -> bool:
         """Return whether the error is small beside the value."""
         return math.isfinite(self.value) and 2 * self.error <= relative * abs(self.value)
 
 
-def common(draws: Tensor) -> MeanOfDraws:
+@cache
+def students_t(level: float, freedom: float) -> float:
+    """Return the t that holds a share `level` of Student's distribution between -t and t; infinite `freedom`: normal.
+
+    For a whole number n of degrees of freedom and t = sqrt(n) tan(angle), this share is a finite sum of powers of
+    cos(angle) (Abramowitz and Stegun, 26.7.3 and 26.7.4). The angle is found by halving its interval.
+    """
+    if math.isinf(freedom):
+        return statistics.NormalDist().inv_cdf(0.5 + level / 2)
+    least, most = 0.0, math.pi / 2
+    for _ in range(60):  # to a float's last digit
+        middle = (least + most) / 2
+        least, most = (middle, most) if _share(middle, int(freedom)) < level else (least, middle)
+    return math.sqrt(freedom) * math.tan(least)
+
+
+def _share(angle: float, n: int) -> float:
+    """Return the share of Student's distribution within sqrt(n) tan(angle) of zero."""
+    sine, cosine, is_odd = math.sin(angle), math.cos(angle), n % 2
+    term, series = cosine if is_odd else 1.0, 0.0
+    for power in range(1 + is_odd, n, 2):  # one less or one more than the power of the cosine: the next factor's parts
+        series += term
+        term *= cosine**2 * power / (power + 1)
+    return 2 / math.pi * (angle + sine * series) if is_odd else sine * series
+
+
+def common(draws: Array) -> MeanOfDraws:
     """Return the squared length of the vector that draws [D, n] have in common, free of their noise.
 
     It uses products of different draws only: noise that is independent from draw to draw leaves them zero on average.
@@ -65,45 +86,48 @@ def common(draws: Tensor) -> MeanOfDraws:
     n = len(draws)
     if n < 3:
         return MeanOfDraws(math.nan, math.inf)
-    total, squares = draws.sum(0), draws.square().sum(1)
+    total, squares = draws.sum(0), np.square(draws).sum(1)
     value = float(total @ total - squares.sum()) / (n * (n - 1))
-    without = ((total - draws).square().sum(1) - (squares.sum() - squares)) / ((n - 1) * (n - 2))
-    return MeanOfDraws(value, math.sqrt((n - 1) * float(without.var(correction=0))))
+    without = (np.square(total - draws).sum(1) - (squares.sum() - squares)) / ((n - 1) * (n - 2))
+    return MeanOfDraws(value, math.sqrt((n - 1) * float(without.var())))
 
 
 @dataclass(frozen=True)
 class GradientFit:
     """The coefficients of the directions in each draw."""
 
-    draws: Tensor  # [draws, directions]; their mean fits the mean gradient
-    doubt: Tensor  # [directions]; standard error that all draws share
+    draws: Array  # [draws, directions]; their mean fits the mean gradient
+    doubt: Array  # [directions]; standard error that all draws share
     targets: Sequence[Gradient]
     columns: Sequence[Gradient]
 
     def coefficient(self, index: int) -> MeanOfDraws:
         """Return the coefficient of one direction."""
-        return MeanOfDraws.of(self.draws[:, index].tolist()).plus_error(self.doubt[index])
+        return MeanOfDraws.of(self.draws[:, index].tolist()).plus_error(float(self.doubt[index]))
 
     def ratio(self, above: int, below: int) -> MeanOfDraws:
         """Return one coefficient divided by the other. The standard error accounts for their shared noise."""
         one, other = self.draws[:, above], self.draws[:, below]
-        value = float(one.mean() / other.mean())
-        spread = MeanOfDraws.of(((one - value * other) / other.mean()).tolist())
-        shared = (self.doubt[above] - value * self.doubt[below]) / other.mean()
-        return MeanOfDraws(value, spread.error, spread.freedom).plus_error(shared)
+        divisor = float(other.mean())
+        if not divisor or not math.isfinite(divisor):
+            return MeanOfDraws(math.nan, math.inf)
+        value = float(one.mean()) / divisor
+        spread = MeanOfDraws.of(((one - value * other) / divisor).tolist())
+        shared = (self.doubt[above] - value * self.doubt[below]) / divisor
+        return MeanOfDraws(value, spread.error, spread.freedom).plus_error(float(shared))
 
     def missed(self, name: str, rounding: float) -> float:
         """Return the share of a tensor's gradient that the directions surely do not explain; else 0.
 
         Rounding may leave a residual of length `rounding`.
         """
-        explained = self.draws @ torch.stack([column[name].flatten() for column in self.columns])  # [draws, n]
+        explained = self.draws @ _rows(self.columns, name, self.targets[0][name].size)  # [draws, n]
         # Subtract from each draw its own fit, not that of the mean: the noise of other tensors moves the mean's fit,
         # which would leave the same residual in every draw.
-        rest = common(torch.stack([target[name].flatten() for target in self.targets]) - explained)
+        rest = common(_rows(self.targets, name) - explained)
         if not rest.value > max(SURE * rest.error, rounding**2):
             return 0.0
-        share = math.sqrt(rest.value) / math.hypot(math.sqrt(rest.value), float(explained.mean(0).norm()))
+        share = math.sqrt(rest.value) / math.hypot(math.sqrt(rest.value), float(np.linalg.norm(explained.mean(0))))
         return share if share > UNEXPLAINED else 0.0
 
 
@@ -114,23 +138,26 @@ def fit(targets: Sequence[Gradient], columns: Sequence[Gradient], doubt: Gradien
     error of the mean, and the standard errors would be wrong. For the same reason all draws have the same weights.
 
     Args:
-        targets: the gradient in each draw.
-        columns: the directions.
+        targets: the gradient in each draw, by the same names.
+        columns: the directions; where one has no part for a name, it is zero there.
         doubt: the standard error that all targets share, such as that of the NLL's weight.
     """
     names = list(targets[0])
     if not names:
-        unknown = torch.full((len(targets), len(columns)), math.nan, dtype=torch.float64)
+        unknown = np.full((len(targets), len(columns)), math.nan)
         return GradientFit(unknown, unknown[0], targets, columns)
-    drawn = {name: torch.stack([target[name] for target in targets]) for name in names}
-    mean = {name: draws.mean(0) for name, draws in drawn.items()}
-    noise = {name: _rms(draws - mean[name]) / math.sqrt(max(len(targets) - 1, 1)) for name, draws in drawn.items()}
-    least = {name: 1e-9 * sum(_rms(column[name]) for column in columns) + 1e-300 for name in names}
+    mean, noise = {}, {}
+    for name in names:
+        drawn = _rows(targets, name)
+        mean[name] = drawn.mean(0)
+        noise[name] = _rms(drawn - mean[name]) / math.sqrt(max(len(targets) - 1, 1))
+    least = {name: 1e-9 * sum(_rms(column[name]) for column in columns if name in column) + 1e-300 for name in names}
     scale = {name: noise[name] + EXACT * _rms(mean[name]) + least[name] for name in names}
     solution = _solve([mean], columns, scale)[0]
     # A tensor without noise must not outweigh all others: if the loss leaves out its KL, it fits 0 exactly.
-    scale = {name: noise[name] + EXACT * _rms(_combined(columns, solution, name)) + least[name] for name in names}
-    shared = torch.zeros(len(columns)) if doubt is None else _solve([doubt], columns, scale)[0]
+    fitted = {name: _rms(solution @ _rows(columns, name, mean[name].size)) for name in names}
+    scale = {name: noise[name] + EXACT * fitted[name] + least[name] for name in names}
+    shared = np.zeros(len(columns)) if doubt is None else _solve([doubt], columns, scale)[0]
     return GradientFit(_solve(targets, columns, scale), shared, targets, columns)
 
 
@@ -141,39 +168,40 @@ def fit_drawn(targets: Sequence[Gradient], columns: Sequence[Gradient]) -> Gradi
     different draws do not have this fault. Where target and direction have the same noise, as a sampled KL and
     log q - log p of the same draw, the coefficient is exact. The draws of the fit are the pseudo-values of a jackknife.
     """
-    n, names = len(targets), list(targets[0])
-    rows = {name: torch.stack([target[name].flatten() for target in targets]) for name in names}
-    drawn = {name: torch.stack([column[name].flatten() for column in columns]) for name in names}
-    scale = {
-        name: (_rms(rows[name] - rows[name].mean(0)) + _rms(drawn[name] - drawn[name].mean(0))) / math.sqrt(n - 1)
-        + EXACT * _rms(drawn[name].mean(0))
-        + 1e-300
-        for name in names
-    }
-    one, other = (torch.cat([part[name] / scale[name] for name in names], 1) for part in (rows, drawn))
-    above, below = one @ other.T, other @ other.T  # [draws, draws], of which the diagonal is left out
-    above, below = above - above.diagonal().diag(), below - below.diagonal().diag()
+    n = len(targets)
+    above, below = np.zeros((n, n)), np.zeros((n, n))  # products of draws, of which the diagonal is left out
+    for name, first in targets[0].items():
+        one, other = _rows(targets, name), _rows(columns, name, first.size)
+        noise = _rms(one - one.mean(0)) + _rms(other - other.mean(0))
+        scale = noise / math.sqrt(n - 1) + EXACT * _rms(other.mean(0)) + 1e-300
+        one, other = one / scale, other / scale
+        above += one @ other.T
+        below += other @ other.T
+    np.fill_diagonal(above, 0.0)
+    np.fill_diagonal(below, 0.0)
     without = (above.sum() - above.sum(0) - above.sum(1)) / (below.sum() - 2 * below.sum(0))
     pseudo = n * above.sum() / below.sum() - (n - 1) * without
-    return GradientFit(pseudo[:, None], torch.zeros(1, dtype=torch.float64), targets, columns[:1])
+    return GradientFit(pseudo[:, None], np.zeros(1), targets, columns[:1])
 
 
-def _solve(targets: Sequence[Gradient], columns: Sequence[Gradient], scale: Mapping[str, float]) -> Tensor:
+def _solve(targets: Sequence[Gradient], columns: Sequence[Gradient], scale: Mapping[str, float]) -> Array:
     """Return the coefficients [targets, columns] for given scales of the tensors."""
-    gram = torch.zeros(len(columns), len(columns), dtype=torch.float64)
-    right = torch.zeros(len(columns), len(targets), dtype=torch.float64)
+    gram = np.zeros((len(columns), len(columns)))
+    right = np.zeros((len(columns), len(targets)))
     for name, size in scale.items():
-        rows = torch.stack([column[name].flatten() for column in columns]) / size
+        drawn = _rows(targets, name) / size
+        rows = _rows(columns, name, drawn.shape[1]) / size
         gram += rows @ rows.T
-        right += rows @ (torch.stack([target[name].flatten() for target in targets]) / size).T
-    norm = gram.diagonal().clamp(min=1e-300).sqrt()  # the lengths of the directions differ by many powers of ten
-    inverse: Tensor = torch.linalg.pinv(gram / norm.outer(norm), rtol=1e-12, hermitian=True)
-    return (inverse @ (right / norm[:, None]) / norm[:, None]).T
+        right += rows @ drawn.T
+    norm = np.sqrt(np.maximum(gram.diagonal(), 1e-300))  # the lengths of the directions differ by many powers of ten
+    inverse = np.linalg.pinv(gram / np.outer(norm, norm), rcond=1e-12, hermitian=True)
+    return np.asarray((inverse @ (right / norm[:, None]) / norm[:, None]).T)
 
 
-def _combined(columns: Sequence[Gradient], solution: Tensor, name: str) -> Tensor:
-    return sum((k * column[name] for k, column in zip(solution, columns, strict=True)), torch.zeros(()))
+def _rows(gradients: Sequence[Gradient], name: str, size: int = 0) -> Array:
+    """Return a parameter's part of each gradient [gradients, n]; zeros of this size where a gradient has none."""
+    return np.stack([gradient[name].ravel() if name in gradient else np.zeros(size) for gradient in gradients])
 
 
-def _rms(values: Tensor) -> float:
-    return float(values.square().mean().sqrt())
+def _rms(values: Array) -> float:
+    return math.sqrt(float(np.square(values).mean()))

@@ -7,12 +7,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Literal
 
-import torch
-from torch import Tensor
+import numpy as np
+from numpy.typing import NDArray
 
+from elbo_audit.factors import Array, Gradient
 from elbo_audit.findings import Seen
 from elbo_audit.least_squares import SURE, common
-from elbo_audit.objective import ROUNDINGS, AuditedObjective, Batch
+from elbo_audit.objective import ROUNDINGS, Batch, Objective
+from elbo_audit.streams import generator
 
 PROPORTIONAL = 0.02  # of the losses' range between batches: what the NLL may leave unexplained
 ALIKE = 0.9  # least correlation over draws of two losses with the same noise; a mean of two draws and one of them: 0.7
@@ -73,7 +75,7 @@ def judge(data: DataWeight | None) -> Seen:
     return Seen("passes", f"{detail}; {rest}", measured)
 
 
-def data_weight(objective: AuditedObjective, draws: int) -> DataWeight:
+def data_weight(objective: Objective, draws: int) -> DataWeight:
     """Measure `a` from the differences of the losses between batches. The objective must have a NLL.
 
     If what the NLL leaves unexplained may be noise, more draws are taken: noise averages out, another likelihood does
@@ -89,50 +91,48 @@ def data_weight(objective: AuditedObjective, draws: int) -> DataWeight:
     return found
 
 
-def _gradients_tell_another(objective: AuditedObjective, draws: int) -> bool:
+def _gradients_tell_another(objective: Objective, draws: int) -> bool:
     """Return whether the gradients show another likelihood than the NLL.
 
     What is left of the loss's gradients without those of the NLL must be the same in all draws; else it is noise. If it
     is one gradient times a factor for each batch, it is a KL that is re-weighted over batches. If only one of loss and
     NLL is noisy, the NLL is that of the mean weights, and nothing can be told.
     """
-    n = sum(value.numel() for value in objective.parameters.values())
-    looked_at = torch.randperm(n, generator=torch.Generator().manual_seed(0))[:NUMBERS]
-    losses, nlls = (_gradients_less_mean(objective, f, draws, looked_at) for f in (objective.loss, objective.nll))
-    noisy = [float((part - part.mean(0)).norm()) > NOISY * float(part.norm()) for part in (losses, nlls)]
-    if noisy[0] != noisy[1] or not bool(nlls.any()):
+    n = sum(map(math.prod, objective.shapes.values()))
+    looked_at = generator("looked at").permutation(n)[:NUMBERS]
+    functions = (objective.loss_gradient, objective.nll_gradient)
+    losses, nlls = (_gradients_less_mean(objective, function, draws, looked_at) for function in functions)
+    noisy = [_norm(part - part.mean(0)) > NOISY * _norm(part) for part in (losses, nlls)]
+    if noisy[0] != noisy[1] or not nlls.any():
         return False
     left = losses - _weight_across_draws(losses, nlls) * nlls
     if not noisy[0]:
-        rest, whole, is_sure = float(left[0].square().sum()), float(losses[0].square().sum()), True
+        rest, whole, is_sure = _norm(left[0]) ** 2, _norm(losses[0]) ** 2, True
     else:
-        found = common(left.flatten(1))
-        rest, whole, is_sure = found.value, common(losses.flatten(1)).value, found.value > SURE * found.error
-    values = torch.linalg.svdvals(left.mean(0)).square()
+        found = common(_flat(left))
+        rest, whole, is_sure = found.value, common(_flat(losses)).value, found.value > SURE * found.error
+    values = np.square(np.linalg.svd(left.mean(0), compute_uv=False))
     beside_shares = float(values[1:].sum()) > ALIKE_SHARES * float(values.sum())
     return is_sure and rest > SYSTEMATIC**2 * whole and beside_shares
 
 
-def _by_losses(objective: AuditedObjective, draws: int) -> DataWeight:
-    pairs = [
-        [(float(objective.loss(b, draw).detach()), float(objective.nll(b, draw).detach())) for b in objective.batches]
-        for draw in range(draws)
-    ]
-    table = torch.tensor(pairs, dtype=torch.float64)  # [draws, batches, 2]
-    digit = torch.finfo(objective.loss(objective.batches[0], 0).dtype).eps
-    smallest = ROUNDINGS * digit * table.abs().amax((0, 1))  # of the loss, of the NLL
-    whole, table = table, table - table.mean(dim=1, keepdim=True)
-    losses, nlls = table.unbind(-1)
-    if float(losses.abs().max()) <= float(smallest[0]) / PROPORTIONAL:
+def _by_losses(objective: Objective, draws: int) -> DataWeight:
+    batches = objective.batches
+    pairs = [[(objective.loss(b, draw), objective.nll(b, draw)) for b in batches] for draw in range(draws)]
+    table = np.array(pairs)  # [draws, batches, 2]
+    smallest = ROUNDINGS * objective.epsilon * np.abs(table).max((0, 1))  # of the loss, of the NLL
+    whole, table = table, table - table.mean(1, keepdims=True)
+    losses, nlls = table[..., 0], table[..., 1]
+    if float(np.abs(losses).max()) <= float(smallest[0]) / PROPORTIONAL:
         return _by_gradients(objective, draws)
-    freedom = losses.numel() - len(losses) - 1  # a constant for each draw, and the weight
+    freedom = losses.size - len(losses) - 1  # a constant for each draw, and the weight
     weight, misfit, error = _proportion(losses, nlls, freedom)
     rest = _rest(losses, nlls, misfit, smallest)
-    shared = _beside_shares(objective, *whole.unbind(-1)) if rest.startswith("other") else None
+    shared = _beside_shares(objective, whole[..., 0], whole[..., 1]) if rest.startswith("other") else None
     return shared or DataWeight(weight, misfit, rest, error, _rounding(losses, smallest, weight))
 
 
-def _beside_shares(objective: AuditedObjective, losses: Tensor, nlls: Tensor) -> DataWeight | None:
+def _beside_shares(objective: Objective, losses: Array, nlls: Array) -> DataWeight | None:
     """Return the weight `a` if losses - a nlls [draws, batches] has rank one: K(draw) x share(batch).
 
     `a` and the shares are fitted in turn. `a` starts at the slope over draws, which a KL in closed form does not
@@ -140,75 +140,88 @@ def _beside_shares(objective: AuditedObjective, losses: Tensor, nlls: Tensor) ->
     Return None if this does not hold, or if there is no noise: then every such matrix has rank one.
     """
     noise = nlls - nlls.mean(0)
-    if float(noise.norm()) <= PROPORTIONAL * float((nlls - nlls.mean(1, keepdim=True)).norm()):
+    if _norm(noise) <= PROPORTIONAL * _norm(nlls - nlls.mean(1, keepdims=True)):
         return None
-    weight = float(((losses - losses.mean(0)) * noise).sum() / noise.square().sum())
+    weight = float(((losses - losses.mean(0)) * noise).sum() / np.square(noise).sum())
     for _ in range(STEPS):
-        shares = torch.linalg.svd(losses - weight * nlls, full_matrices=False).Vh[0]
-        one, other = (part - (part @ shares).outer(shares) for part in (losses, nlls))
-        weight, misfit, error = _proportion(one, other, max(one.numel() - len(losses) - len(shares), 1))
+        shares = np.linalg.svd(losses - weight * nlls, full_matrices=False)[2][0]
+        one, other = (part - np.outer(part @ shares, shares) for part in (losses, nlls))
+        weight, misfit, error = _proportion(one, other, max(one.size - len(losses) - len(shares), 1))
     found = DataWeight(weight, misfit, "shares", error)
     return found if misfit <= PROPORTIONAL and _shares_gradient(objective, weight, shares) else None
 
 
-def _shares_gradient(objective: AuditedObjective, weight: float, shares: Tensor) -> bool:
+def _shares_gradient(objective: Objective, weight: float, shares: Array) -> bool:
     """Return whether the gradients of the batches, without the data's part, are one vector times the batch's share."""
-    rests = (objective.loss(batch, 0) - weight * objective.nll(batch, 0) for batch in objective.batches)
-    rows = torch.stack([_flat_gradient(objective, rest) for rest in rests])
-    left = rows - shares.outer(shares @ rows)  # the shares have length 1
-    return bool(rows.any()) and float(left.norm()) <= ALIKE_SHARES * float(rows.norm())
+    pairs = ((objective.loss_gradient(batch, 0), objective.nll_gradient(batch, 0)) for batch in objective.batches)
+    rows = np.stack([_vector(loss) - weight * _vector(nll) for loss, nll in pairs])
+    left = rows - np.outer(shares, shares @ rows)  # the shares have length 1
+    return bool(rows.any()) and _norm(left) <= ALIKE_SHARES * _norm(rows)
 
 
-def _proportion(losses: Tensor, nlls: Tensor, freedom: int) -> tuple[float, float, float]:
+def _proportion(losses: Array, nlls: Array, freedom: int) -> tuple[float, float, float]:
     """Fit losses = a nlls by least squares; return a, the share of the losses that is left, and a's standard error."""
-    weight = float((losses * nlls).sum() / nlls.square().sum().clamp(min=1e-300))
-    left = float((losses - weight * nlls).norm())
-    error = left / math.sqrt(max(freedom, 1)) / float(nlls.norm().clamp(min=1e-300))
-    return weight, left / float(losses.norm()), error
+    weight = float((losses * nlls).sum() / max(np.square(nlls).sum(), 1e-300))
+    left = _norm(losses - weight * nlls)
+    error = left / math.sqrt(max(freedom, 1)) / max(_norm(nlls), 1e-300)
+    return weight, left / _norm(losses), error
 
 
-def _rounding(losses: Tensor, smallest: Tensor, weight: float) -> float:
+def _rounding(losses: Array, smallest: Array, weight: float) -> float:
     """Return the share of the losses [draws, batches] that rounding of the loss and of the NLL may leave."""
-    return math.sqrt(losses.numel()) * float(smallest[0] + abs(weight) * smallest[1]) / float(losses.norm())
+    return math.sqrt(losses.size) * float(smallest[0] + abs(weight) * smallest[1]) / _norm(losses)
 
 
-def _by_gradients(objective: AuditedObjective, draws: int) -> DataWeight:
+def _by_gradients(objective: Objective, draws: int) -> DataWeight:
     """Measure `a` where a large constant in the loss, such as an unscaled KL, rounds the losses' differences away.
 
     The difference of the gradients of two batches, under the same noise, does not depend on the constant.
     """
-    losses, nlls = (_gradients_less_mean(objective, function, draws) for function in (objective.loss, objective.nll))
-    if not bool(losses.any()):
+    functions = (objective.loss_gradient, objective.nll_gradient)
+    losses, nlls = (_gradients_less_mean(objective, function, draws) for function in functions)
+    if not losses.any():
         return DataWeight(0.0, 0.0, "proportional", 0.0)
-    weight, misfit, error = _proportion(losses, nlls, losses.numel())
+    weight, misfit, error = _proportion(losses, nlls, losses.size)
     return DataWeight(weight, misfit, "proportional" if misfit <= PROPORTIONAL else "rounding", error)
 
 
 def _gradients_less_mean(
-    objective: AuditedObjective, function: Callable[[Batch, int], Tensor], draws: int, looked_at: Tensor | None = None
-) -> Tensor:
+    objective: Objective,
+    function: Callable[[Batch, int], Gradient],
+    draws: int,
+    looked_at: NDArray[np.intp] | None = None,
+) -> Array:
     """Return the gradients [draws, batches, n], less their mean over batches; by default of all elements."""
     found = []
     for draw in range(draws):
-        rows = torch.stack([_flat_gradient(objective, function(batch, draw)) for batch in objective.batches])
-        rows = rows - rows.mean(0)
-        found.append(rows if looked_at is None else rows[:, looked_at])
-    return torch.stack(found)
+        rows = np.stack([_vector(function(batch, draw)) for batch in objective.batches])
+        rows = rows if looked_at is None else rows[:, looked_at]
+        found.append(rows - rows.mean(0))
+    return np.stack(found)
 
 
-def _flat_gradient(objective: AuditedObjective, value: Tensor) -> Tensor:
-    return torch.cat([part.flatten() for part in objective.gradient(value).values()])
+def _vector(gradient: Gradient) -> Array:
+    return np.concatenate([part.ravel() for part in gradient.values()])
 
 
-def _rest(losses: Tensor, nlls: Tensor, misfit: float, smallest: Tensor) -> Rest:
+def _flat(draws: Array) -> Array:
+    return draws.reshape(len(draws), -1)
+
+
+def _norm(values: Array) -> float:
+    """Return the root of the sum of squares, whatever the axes."""
+    return float(np.linalg.norm(values.ravel()))
+
+
+def _rest(losses: Array, nlls: Array, misfit: float, smallest: Array) -> Rest:
     """Name what the losses [draws, batches] hold besides the NLL. Both have their mean over batches subtracted."""
     if misfit <= PROPORTIONAL:
         return "proportional"
     noise = [part - part.mean(0) for part in (losses, nlls)]  # from draw to draw
-    noisy = [bool((part.abs() > size).any()) for part, size in zip(noise, smallest, strict=True)]
+    noisy = [bool((np.abs(part) > size).any()) for part, size in zip(noise, smallest, strict=True)]
     if noisy[0] != noisy[1]:  # only one of the two is noisy: the NLL of the mean weights is not that of a draw
         return "other noise"
-    if not any(noisy) or float((noise[0] * noise[1]).sum()) > ALIKE * float(noise[0].norm() * noise[1].norm()):
+    if not any(noisy) or float((noise[0] * noise[1]).sum()) > ALIKE * _norm(noise[0]) * _norm(noise[1]):
         return "other likelihood"
     left = losses - _weight_across_draws(losses, nlls) * nlls
     rest = common(left)
@@ -216,8 +229,8 @@ def _rest(losses: Tensor, nlls: Tensor, misfit: float, smallest: Tensor) -> Rest
     return "other likelihood" if sure else "other noise"
 
 
-def _weight_across_draws(losses: Tensor, nlls: Tensor) -> float:
+def _weight_across_draws(losses: Array, nlls: Array) -> float:
     """Return the weight from products of different draws only, so that unlike noise of the two does not bias it."""
     both = (losses.sum(0) * nlls.sum(0)).sum() - (losses * nlls).sum()
-    one = nlls.sum(0).square().sum() - nlls.square().sum()
+    one = np.square(nlls.sum(0)).sum() - np.square(nlls).sum()
     return float(both / one) if float(one) > 0 else 0.0

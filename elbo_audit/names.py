@@ -3,23 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
-import torch
-from torch import Tensor
-from torch.nn.functional import softplus
-
-from elbo_audit.objective import Factor
-
-NamedValues = Callable[[], Mapping[str, Tensor]]  # each call computes the values anew, with their graph
+from elbo_audit.factors import Array, Gaussian
 
 _MEANS = r"mu|mean|loc|locs"
 _POSITIVE = ("sigma", "std", "scale", "scales")  # taken as they are, if all their numbers are positive
-_SCALES: dict[str, Callable[[Tensor], Tensor]] = {
-    "rho": softplus,
-    **dict.fromkeys(("log_sigma", "log_std", "log_scale", "logsigma"), torch.exp),
-    **dict.fromkeys(("logvar", "log_var"), lambda raw: (raw / 2).exp()),
-    **dict.fromkeys(_POSITIVE, softplus),
+_SCALES = {  # the name of the transform that makes sigma
+    "rho": "softplus",
+    **dict.fromkeys(("log_sigma", "log_std", "log_scale", "logsigma"), "exp"),
+    **dict.fromkeys(("logvar", "log_var"), "exp of half"),
+    **dict.fromkeys(_POSITIVE, "softplus"),
 }
 _ALL = "|".join((_MEANS, *_SCALES))
 _AUTOGUIDE = ("locs", "scales")  # Pyro's guides append the site's name, which may hold any of the other words
@@ -42,38 +36,32 @@ def _is_a_layer(hit: re.Match[str]) -> bool:
     return bool(re.fullmatch(r"(_.*)?\.(weight|bias)", hit.string[hit.end() :])) and hit.group() not in _AUTOGUIDE
 
 
-def factors_by_name(values: NamedValues) -> list[Factor]:
+def gaussians(values: Mapping[str, Array], trained: Collection[str]) -> list[Gaussian]:
     """Pair means and scales by their names: `fc1.weight_mu` with `fc1.weight_rho`, `mu_kernel` with `rho_kernel`.
 
     rho means softplus; log_sigma, log_std and log_scale mean exp; logvar means exp of its half. A sigma, std or scale
-    is taken as it is, or through softplus where one of its numbers is not positive. Pairs of which nothing is trained
+    is taken as it is, or through softplus where one of its numbers is not positive. Pairs of which nothing is `trained`
     are left out.
     """
-    known = values()
     found = []
-    for name in known:
+    for name, value in values.items():
         hit = _word(_MEANS, name)
         if hit is None or _is_a_layer(hit):
             continue
         for word, transform in _SCALES.items():
-            partner = name[: hit.start()] + word + name[hit.end() :]
-            if partner not in known or known[partner].shape != known[name].shape:
+            scale = name[: hit.start()] + word + name[hit.end() :]
+            if scale not in values or values[scale].shape != value.shape:
                 continue
-            if known[name].requires_grad or known[partner].requires_grad:  # else such as the mean and std of the inputs
-                as_it_is = word in _POSITIVE and bool((known[partner] > 0).all())
-                found.append(_factor(values, hit, partner, (lambda raw: raw) if as_it_is else transform))
+            if name in trained or scale in trained:  # else such as the mean and std of the inputs
+                as_it_is = word in _POSITIVE and bool((values[scale] > 0).all())
+                may_be_layer = hit.group() not in _AUTOGUIDE and name.endswith((".weight", ".bias"))
+                found.append(Gaussian(name, scale, "identity" if as_it_is else transform, may_be_layer))
             break
     return found
 
 
-def means_without_scale(names: Iterable[str], factors: Iterable[Factor]) -> list[str]:
-    """Return the names of each mu that is in no factor: its sigma has another name, or is no parameter."""
-    paired = {name for factor in factors for name in factor.name.split(", ")}
+def means_without_scale(names: Iterable[str], pairs: Iterable[Gaussian]) -> list[str]:
+    """Return the names of each mu that is in no pair: its sigma has another name, or is no parameter."""
+    paired = {name for pair in pairs for name in (pair.mean, pair.scale)}
     alone = {name: _word("mu", name) for name in names if name not in paired}
     return [name for name, hit in alone.items() if hit is not None and not _is_a_layer(hit)]
-
-
-def _factor(values: NamedValues, hit: re.Match[str], scale: str, transform: Callable[[Tensor], Tensor]) -> Factor:
-    mean = hit.string
-    may_be_layer = hit.group() not in _AUTOGUIDE and mean.endswith((".weight", ".bias"))
-    return Factor(f"{mean}, {scale}", lambda: values()[mean], lambda: transform(values()[scale]), may_be_layer)

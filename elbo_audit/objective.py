@@ -1,31 +1,27 @@
-"""An objective as the auditor sees it: a function of a batch whose noise can be repeated.
+"""An objective as the auditor sees it: a function of parameters and a batch, whose noise can be repeated.
 
-The audit knows nothing of the model but its parameters. Each call gets a seed, and leaves torch's generator, the
-parameters and their gradients as they were. Anything else that a call changes, such as running statistics, stays
-changed.
+Everything here is NumPy in float64. An adapter for a framework is a subclass of `Objective`: `torch_objective` for
+PyTorch, `functions` for a function that returns a loss and its gradient.
 """
 
 from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TypeVar
+from typing import Literal, NamedTuple, TypeVar
 
-import torch
-from torch import Tensor
+import numpy as np
 
-from elbo_audit.aliases import by_storage, overlap
 from elbo_audit.errors import AuditError
-from elbo_audit.noise import noise_of
+from elbo_audit.factors import Array, Gaussian, Gradient, Group
 
 Batch = Sequence[object]  # the arguments of the loss: usually (x, y)
-Loss = Callable[..., Tensor]  # called with a batch
-Program = Callable[..., object]  # a model or guide of Pyro, called with a batch
+Term = Literal["loss", "nll", "kl"]  # `nll`: -log p(y | x, w) summed over the batch; `kl`: unscaled, of no batch
 Look = TypeVar("Look")
-Gradient = dict[str, Tensor]  # float64 on the CPU, by the parameter's name
 
 PARTS = (1.0, 0.3, 0.1, 0.01, 0.001)  # of a move: the audit takes the largest at which the loss is finite
 ROUNDINGS = 16  # in units of a loss's last digit: how far two equal calls, or two batches, may differ by rounding
@@ -35,145 +31,113 @@ class NotFinite(AuditError):
     """The loss, or its gradient, is not finite where the audit moved the parameters."""
 
 
-@dataclass(frozen=True)
-class Factor:
-    """A group of weights with independent Gaussians: how the parameters make its means and standard deviations."""
+class Precision(NamedTuple):
+    """The rounding of a loss: one unit in the last digit of 1, and the name of a half precision type if it has one."""
 
-    name: str
-    mean: Callable[[], Tensor]
-    std: Callable[[], Tensor]
-    may_be_layer: bool = False  # `mean.0.weight` may be the mean of weights, or of a layer that makes an output
-
-    def spread(self) -> Tensor:
-        """Return a standard deviation for each mean, also if weights share one; raises AuditError for a misfit."""
-        mean, std = self.mean(), self.std()
-        try:
-            return std.expand_as(mean)
-        except RuntimeError as error:
-            shapes = f"{tuple(mean.shape)} and {tuple(std.shape)}"
-            raise AuditError(f"mean and std of '{self.name}' have shapes {shapes}; give a std for each mean") from error
+    epsilon: float
+    half: str = ""
 
 
-def arguments(batch: object) -> tuple[object, ...]:
-    """Return the arguments of a batch: its parts, or itself if it is one object."""
-    return tuple(batch) if isinstance(batch, (tuple, list)) else (batch,)
+class Objective(ABC):
+    """A loss, its trained parameters, and batches of one size.
 
-
-def one_number(call: str, value: object) -> Tensor:
-    """Return what a call of the user's function gave as a scalar; raises AuditError unless it is one number."""
-    if isinstance(value, Tensor) and value.numel() == 1:
-        return value.reshape(())
-    raise AuditError(f"{call} returned {type(value).__name__}; it must return a tensor of one number")
-
-
-class AuditedObjective:
-    """Loss, parameters and batches of one size."""
+    A subclass gives `_evaluate`, `value`, `assign` and `epsilon`. The methods from `overwritten` on are answers that
+    only some frameworks can give; by default they say "unknown".
+    """
 
     def __init__(
-        self,
-        loss: Loss,
-        parameters: Iterable[tuple[str, Tensor]],
-        batches: Sequence[Batch],
-        nll: Loss | None = None,
+        self, shapes: Mapping[str, tuple[int, ...]], batches: Sequence[object], terms: frozenset[Term]
     ) -> None:
-        """Keep the arguments; raises AuditError if they cannot be audited."""
-        given = _named(parameters)
-        self._shared = by_storage(given)
-        found = {name: value for shared in self._shared for name, value in shared.named.items()}
-        self.named = {name: found[name] for name in given if name in found}  # trained or not
-        self.parameters = {name: value for name, value in self.named.items() if value.requires_grad}
-        self._is_moved = False
+        """Keep the shapes of the trained parameters; raises AuditError for batches that cannot be compared."""
+        self.shapes = dict(shapes)
         self.batches = [arguments(batch) for batch in batches]
-        self._loss, self._nll = loss, nll
-        if not self.parameters:
-            raise AuditError("no parameter requires a gradient; give model.named_parameters()")
-        self.batch_size = _rows(self.batches)
+        self.batch_size = self._rows()
+        self.terms = terms  # that `_evaluate` can give
+        self._is_moved = False
+
+    @abstractmethod
+    def _evaluate(self, term: Term, batch: Batch, draw: int, slopes: bool) -> tuple[float, Gradient]:
+        """Return a term with the noise of this draw, and its gradient by every parameter.
+
+        Without `slopes` the gradient may be empty. The same draw gives the same noise for every term and batch.
+        A number that is not finite is returned as it is. ValueError means that the term has no value here.
+        """
+
+    @abstractmethod
+    def value(self, name: str) -> Array:
+        """Return a copy of a parameter's present value."""
+
+    @abstractmethod
+    def assign(self, name: str, value: Array) -> None:
+        """Give a parameter a value. `assign(name, value(name))` changes no bit."""
 
     @property
-    def has_nll(self) -> bool:
-        """Return whether the user gave the negative log-likelihood."""
-        return self._nll is not None
+    @abstractmethod
+    def epsilon(self) -> float:
+        """Return one unit in the last digit of a loss of 1."""
 
-    def loss(self, batch: Batch, draw: int) -> Tensor:
-        """Return the loss of a batch, with the noise of a draw: a scalar with its graph."""
-        return self._call(self._loss, "loss", batch, draw)
+    @property
+    def parameters(self) -> dict[str, Array]:
+        """Return copies of the present values of the trained parameters."""
+        return {name: self.value(name) for name in self.shapes}
 
-    def nll(self, batch: Batch, draw: int) -> Tensor:
+    def loss(self, batch: Batch, draw: int) -> float:
+        """Return the loss of a batch, with the noise of a draw."""
+        return self._checked("loss", batch, draw, False)[0]
+
+    def loss_gradient(self, batch: Batch, draw: int) -> Gradient:
+        """Return the gradient of the loss by every trained parameter, with the same noise."""
+        return self._checked("loss", batch, draw, True)[1]
+
+    def nll(self, batch: Batch, draw: int) -> float:
         """Return -log p(y | x, w) summed over the batch, with the same noise."""
-        assert self._nll is not None
-        return self._call(self._nll, "nll", batch, draw)
+        return self._checked("nll", batch, draw, False)[0]
 
-    def _call(self, function: Loss, name: str, batch: Batch, draw: int) -> Tensor:
+    def nll_gradient(self, batch: Batch, draw: int) -> Gradient:
+        """Return the gradient of the NLL, with the same noise."""
+        return self._checked("nll", batch, draw, True)[1]
+
+    def kl_gradient(self, draw: int) -> Gradient:
+        """Return the gradient of the unscaled KL that the user gave, with the noise of a draw of the loss."""
+        return self._checked("kl", (), draw, True)[1]
+
+    def _checked(self, term: Term, batch: Batch, draw: int, slopes: bool) -> tuple[float, Gradient]:
         try:
-            with noise_of(draw):
-                value = function(*batch)
+            value, gradient = self._evaluate(term, batch, draw, slopes)
         except ValueError as error:  # such as a distribution's check of its standard deviation
             if not self._is_moved:
                 raise
-            raise NotFinite(f"{name} of a batch ends in an error near the given parameters: {error}") from error
-        value = one_number(f"{name}(*batch)", value)
-        if not value.is_floating_point():
-            raise AuditError(f"{name}(*batch) returned a tensor of {value.dtype}; it must return one of floats")
-        if not bool(value.isfinite().all()):
-            given = float(value.detach())
+            raise NotFinite(f"{term} of a batch ends in an error near the given parameters: {error}") from error
+        if not math.isfinite(value) and term != "kl":
             if self._is_moved:
-                raise NotFinite(f"{name} of a batch is {given} near the given parameters")
-            raise AuditError(f"{name} of a batch is {given}; audit where training works, or give other batches")
-        return value
+                raise NotFinite(f"{term} of a batch is {value} near the given parameters")
+            raise AuditError(f"{term} of a batch is {value}; audit where training works, or give other batches")
+        return value, gradient
 
-    def gradient(self, value: Tensor) -> Gradient:
-        """Return the gradient of a scalar by name, float64; zero where autograd sees no path."""
-        if not value.requires_grad:
-            return {name: torch.zeros(p.shape, dtype=torch.float64) for name, p in self.parameters.items()}
-        sources = [source for shared in self._shared for source in shared.sources.values()]
-        slopes = iter(torch.autograd.grad(value, sources, allow_unused=True))
-        found: Gradient = {}
-        for shared in self._shared:  # each takes the slopes of its own sources
-            found |= shared.gradient([next(slopes) for _ in shared.sources])
-        return {name: found[name] for name in self.parameters}
-
-    def holds(self, name: str, tensor: Tensor) -> bool:
-        """Return whether a tensor is the parameter of this name, or has some of its numbers under another name."""
-        return overlap(self.named[name], tensor)
-
-    def value(self) -> float:
+    def first_loss(self) -> float:
         """Return the loss of the first batch with the first noise."""
-        return float(self.loss(self.batches[0], 0).detach())
+        return self.loss(self.batches[0], 0)
 
     def drift(self, before: float) -> float:
-        """Return how far `value` is from its value before; 0 if rounding explains it."""
-        digit = torch.finfo(self.loss(self.batches[0], 0).dtype).eps
-        gap = abs(self.value() - before)
-        return gap if gap > ROUNDINGS * digit * abs(before) else 0.0
-
-    def sets_seed(self) -> bool:
-        """Return whether the loss leaves torch's generator in one state, whatever state it found."""
-        states = []
-        for draw in (0, 1):
-            with noise_of(draw):
-                self._loss(*self.batches[0])
-                states.append(torch.get_rng_state())
-        return torch.equal(*states)
-
-    def paths(self, value: Tensor) -> set[str]:
-        """Return the names of the parameters that a scalar depends on."""
-        return {name for name, slope in self.gradient(value).items() if bool(slope.any())}
+        """Return how far `first_loss` is from its value before; 0 if rounding explains it."""
+        gap = abs(self.first_loss() - before)
+        return gap if gap > ROUNDINGS * self.epsilon * abs(before) else 0.0
 
     @contextlib.contextmanager
-    def moved(self, shifts: Mapping[str, Tensor]) -> Iterator[None]:
+    def moved(self, shifts: Mapping[str, Array]) -> Iterator[None]:
         """Add shifts to the parameters, and put the old values back at the end."""
-        kept = {name: self.parameters[name].detach().clone() for name in shifts}
+        kept = {name: self.value(name) for name in shifts}
         outer, self._is_moved = self._is_moved, True
         try:
             for name, shift in shifts.items():
-                self.parameters[name].data.add_(shift.to(kept[name]))
+                self.assign(name, kept[name] + shift)
             yield
         finally:
             self._is_moved = outer
             for name, value in kept.items():
-                self.parameters[name].data.copy_(value)
+                self.assign(name, value)
 
-    def seen_near(self, shifts: Mapping[str, Tensor], look: Callable[[], Look]) -> Look:
+    def seen_near(self, shifts: Mapping[str, Array], look: Callable[[], Look]) -> Look:
         """Return what `look` sees under the shifts; where the loss is not finite, under a smaller part of them."""
         for part in PARTS:
             try:
@@ -183,14 +147,78 @@ class AuditedObjective:
                 last = error
         raise last
 
+    def group(self, factor: object) -> Group:
+        """Return the weights of a factor as functions of the present parameters; raises AuditError for no factor."""
+        if not isinstance(factor, Gaussian):
+            raise AuditError(f"factors hold a {type(factor).__name__}; give Gaussian(mean, scale, transform)")
+        for name in (factor.mean, factor.scale):
+            if name not in self.shapes:
+                raise AuditError(f"factors name '{name}', which is no parameter; known: {', '.join(self.shapes)}")
+        return factor.group(self.value, self.shapes)
+
+    def take(self, batch: Batch, rows: Sequence[int]) -> Batch:
+        """Return these rows of a batch, which may repeat."""
+        at = np.asarray(rows)
+        return tuple(part if _length(part) is None else np.asarray(part)[at] for part in batch)
+
+    def twice(self, batch: Batch) -> Batch:
+        """Return a batch with each row twice."""
+        return self.take(batch, [*range(self.batch_size)] * 2)
+
+    def _rows(self) -> int:
+        """Return the rows of each batch; raises AuditError if they are unknown, or batches cannot be compared."""
+        if len(self.batches) < 2:
+            raise AuditError(f"{len(self.batches)} batch was given; the audit compares batches: give three")
+        sizes = set()
+        for batch in self.batches:
+            rows = _length(batch[0]) if batch else None
+            if rows is None:
+                given = type(batch[0]).__name__ if batch else "nothing"
+                raise AuditError(f"a batch begins with {given}; give tuples of tensors, rows first, such as (x, y)")
+            sizes.add(rows)
+        if len(sizes) != 1:
+            raise AuditError(f"batches of {sorted(sizes)} rows were given; give batches of one size")
+        if all(self._same(batch, self.batches[0]) for batch in self.batches[1:]):
+            raise AuditError(
+                f"the {len(self.batches)} batches are all the same; the audit compares batches: give others"
+            )
+        return sizes.pop()
+
+    def _same(self, one: Batch, other: Batch) -> bool:
+        """Return whether the arrays of two batches are equal."""
+        pairs = [(a, b) for a, b in zip(one, other, strict=False) if None not in (_length(a), _length(b))]
+        return all(np.array_equal(np.asarray(a), np.asarray(b)) for a, b in pairs)
+
+    def overwritten(self) -> tuple[Sequence[str], str]:
+        """Return the parameters whose gradients an in-place write of the loss changes, and a sentence that says so."""
+        return (), ""
+
+    def precision(self) -> Precision:
+        """Return the coarsest rounding of the loss and of what its gradient is computed from."""
+        return Precision(self.epsilon)
+
+    def sets_seed(self) -> bool | None:
+        """Return whether the loss sets the seed of its noise itself; None if unknown."""
+        return None
+
+
+def arguments(batch: object) -> tuple[object, ...]:
+    """Return the arguments of a batch: its parts, or itself if it is one object."""
+    return tuple(batch) if isinstance(batch, (tuple, list)) else (batch,)
+
+
+def _length(part: object) -> int | None:
+    """Return the rows of an array of any framework; None for anything else, and for a single number."""
+    shape = getattr(part, "shape", None)
+    return int(shape[0]) if shape is not None and len(shape) else None
+
 
 @dataclass(frozen=True)
 class Case:
     """An objective and the arguments of its audit."""
 
-    objective: AuditedObjective
-    groups: Sequence[Factor]  # weights with means and standard deviations
-    kl: Callable[[], Tensor] | None  # the unscaled KL
+    objective: Objective
+    groups: Sequence[Group]  # weights with means and standard deviations
     n_train: int  # rows of an epoch
     prior_std: float | None  # that the user means to have
     draws: int  # number of seeds to average over
@@ -205,46 +233,18 @@ class Case:
             raise AuditError(f"draws is {self.draws}; give two or more: errors come from their spread")
         if self.prior_std is not None and not 0 < self.prior_std < math.inf:
             raise AuditError(f"prior_std is {self.prior_std}; give the prior's standard deviation, above 0")
-        for group in self.groups:
-            if not isinstance(group, Factor):
-                raise AuditError(f"factors hold a {type(group).__name__}; give Factor(name, mean, std)")
+
+    @property
+    def has_nll(self) -> bool:
+        """Return whether the user gave the negative log-likelihood."""
+        return "nll" in self.objective.terms
+
+    @property
+    def has_kl(self) -> bool:
+        """Return whether the user gave the unscaled KL."""
+        return "kl" in self.objective.terms
 
     @cached_property
-    def trained(self) -> list[Factor]:
+    def trained(self) -> list[Group]:
         """Return the groups whose sigma is trained. The entropy of a fixed sigma has no gradient to measure."""
-        return [group for group in self.groups if self.objective.paths(group.std().sum())]
-
-
-def _named(parameters: Iterable[tuple[str, Tensor]]) -> dict[str, Tensor]:
-    found = {}
-    for pair in parameters:
-        good = isinstance(pair, tuple) and len(pair) == 2 and isinstance(pair[0], str) and isinstance(pair[1], Tensor)
-        if not good:
-            given = type(pair).__name__
-            raise AuditError(f"parameters hold a {given}; give pairs of name and tensor: model.named_parameters()")
-        found[pair[0]] = pair[1]
-    return found
-
-
-def _rows(batches: Sequence[Batch]) -> int:
-    """Return the rows of each batch; raises AuditError if they are unknown, or the batches cannot be compared."""
-    if len(batches) < 2:
-        raise AuditError(f"{len(batches)} batch was given; the audit compares batches: give three")
-    sizes = set()
-    for batch in batches:
-        first = batch[0] if batch else None
-        if not isinstance(first, Tensor) or first.dim() == 0:
-            given = type(first).__name__ if batch else "nothing"
-            raise AuditError(f"a batch begins with {given}; give tuples of tensors, rows first, such as (x, y)")
-        sizes.add(len(first))
-    if len(sizes) != 1:
-        raise AuditError(f"batches of {sorted(sizes)} rows were given; give batches of one size")
-    if all(_same(batch, batches[0]) for batch in batches[1:]):
-        raise AuditError(f"the {len(batches)} batches are all the same; the audit compares batches: give others")
-    return sizes.pop()
-
-
-def _same(one: Batch, other: Batch) -> bool:
-    """Return whether the tensors of two batches are equal."""
-    pairs = [(a, b) for a, b in zip(one, other, strict=False) if isinstance(a, Tensor) and isinstance(b, Tensor)]
-    return all(torch.equal(a, b) for a, b in pairs)
+        return [group for group in self.groups if group.scales]

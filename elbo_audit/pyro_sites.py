@@ -4,7 +4,8 @@
 # (Pyro has no types)
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 import pyro
 import torch
@@ -16,11 +17,22 @@ from torch import Tensor
 from torch.distributions import Independent, Normal
 
 from elbo_audit.errors import AuditError
+from elbo_audit.factors import Factor, Gaussian
 from elbo_audit.noise import own_noise
-from elbo_audit.objective import Batch, Program, arguments
+from elbo_audit.objective import Batch, arguments
+from elbo_audit.torch_objective import TorchObjective
+
+Program = Callable[..., object]  # a model or guide, called with a batch
+
+_TRANSFORMS: dict[object, Callable[[Tensor], Tensor]] = {  # as in `factors`, with a graph
+    "softplus": torch.nn.functional.softplus,
+    "exp": torch.exp,
+    "exp of half": lambda raw: (raw / 2).exp(),
+    "identity": lambda raw: raw,
+}
 
 
-class PyroObjective:
+class PyroSites:
     """The loss that an SVI step minimises, and the likelihood and KL of the sites."""
 
     def __init__(self, model: Program, guide: Program, batches: Sequence[Batch], loss: object) -> None:
@@ -43,6 +55,21 @@ class PyroObjective:
         """Return the constrained values by name, with their graph to the leaf tensors."""
         store = pyro.get_param_store()
         return {name: store[name] for name in store if name in self._used}
+
+    def factor(self, pair: Gaussian) -> Factor:
+        """Return a pair of constrained values as functions that autograd can follow to the leaf tensors."""
+        transform = _TRANSFORMS[pair.transform]
+        return Factor(
+            pair.name,
+            lambda: self.values()[pair.mean],
+            lambda: transform(self.values()[pair.scale]),
+            pair.may_be_layer,
+        )
+
+    def objective(self, batches: Sequence[Batch], with_kl: bool) -> TorchObjective:
+        """Return the objective on these batches; the KL of the latent sites is of the first."""
+        kl = partial(self.kl, *arguments(batches[0])) if with_kl else None
+        return TorchObjective(self.loss, self.parameters(), batches, self.nll, kl)
 
     def loss(self, *batch: object) -> Tensor:
         """Return the estimator's loss of a batch."""

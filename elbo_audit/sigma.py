@@ -4,24 +4,36 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
 
-import torch
-from torch import Tensor, optim
+import numpy as np
+from numpy.typing import NDArray
 
+from elbo_audit.factors import Array, Gradient, Group
 from elbo_audit.findings import Seen
 from elbo_audit.least_squares import SURE, common
-from elbo_audit.objective import AuditedObjective, Case, Factor, Gradient
+from elbo_audit.objective import Case, Objective
 
 DRAWS = 4  # least number of gradients to average a drift over
 MORE = 4  # times the draws, if noise hides how far sigma gets
 STILL = 0.05  # relative change of sigma over the whole training; below it, sigma counts as frozen
 RAISED = 2.0  # times the largest sigma of the other weights: if sigma of all zero means is larger, they were pruned
 QUIET = 0.1  # of the mean sigma of the other weights: if sigma of zero means is smaller, it may have been pruned too
-_SCALED = (optim.Adam, optim.AdamW, optim.Adamax, optim.NAdam, optim.RAdam, optim.RMSprop, optim.Rprop)
-_BY_GRADIENT = (optim.SGD, optim.ASGD)
 
 
-def frozen(case: Case, optimizer: torch.optim.Optimizer | None, steps: int) -> Seen:
+@dataclass(frozen=True)
+class Training:
+    """What the audit asks of an optimiser and of the planned training."""
+
+    optimizer: str  # its name
+    kind: Literal["by gradient", "scaled", "adagrad", "unknown"]  # how a step depends on the gradient
+    steps: int
+    rates: Mapping[str, float]  # by parameter; with momentum, already divided by 1 - momentum
+    decays: Mapping[str, float]  # weight decay by parameter
+
+
+def frozen(case: Case, training: Training | None) -> Seen:
     """Say whether sigma gets a gradient and, with an optimiser, how far rate x gradient x steps can take it.
 
     SGD has a drift of rate / (1 - momentum) x gradient x steps, where the gradient is the root mean square of what
@@ -40,47 +52,42 @@ def frozen(case: Case, optimizer: torch.optim.Optimizer | None, steps: int) -> S
         return Seen("not applicable", "no parameters named as mean and scale; give factors=")
     slopes: dict[str, dict[str, float]] = {}  # of log sigma: mean size, by group and parameter
     for factor in case.groups:
-        found = objective.gradient(factor.std().log().sum())
-        slopes[factor.name] = {name: float(slope.abs().mean()) for name, slope in found.items() if bool(slope.any())}
+        found = factor.by_log_std()
+        slopes[factor.name] = {name: float(np.abs(slope).mean()) for name, slope in found.items() if slope.any()}
     n_draws = max(DRAWS, case.draws)
     drawn = _drawn(objective, slopes, n_draws)
-    stuck = [group for group, raw in slopes.items() if not any(bool(drawn[name].any()) for name in raw)]
+    stuck = [group for group, raw in slopes.items() if not any(drawn[name].any() for name in raw)]
     if stuck:
         return Seen("fails", f"no gradient reaches the sigma of {', '.join(stuck)}")
-    if optimizer is None:
+    if training is None:
         return Seen("passes", "sigma gets a gradient everywhere; how far it moves needs optimizer=")
-    if not isinstance(optimizer, (*_SCALED, *_BY_GRADIENT, optim.Adagrad)):
-        kind = type(optimizer).__name__
-        return Seen("not measured", f"how far {kind} takes sigma is not known; of SGD, Adagrad, RMSprop and Adam it is")
-    seen = _moves(objective, optimizer, slopes, drawn, steps)
+    if training.kind == "unknown":
+        detail = f"how far {training.optimizer} takes sigma is not known; of SGD, Adagrad, RMSprop and Adam it is"
+        return Seen("not measured", detail)
+    seen = _moves(training, slopes, drawn)
     if seen.outcome == "not measured":
-        seen = _moves(objective, optimizer, slopes, _drawn(objective, slopes, MORE * n_draws), steps)
+        seen = _moves(training, slopes, _drawn(objective, slopes, MORE * n_draws))
     return seen
 
 
-def _drawn(objective: AuditedObjective, slopes: Mapping[str, Mapping[str, float]], n_draws: int) -> dict[str, Tensor]:
+def _drawn(objective: Objective, slopes: Mapping[str, Mapping[str, float]], n_draws: int) -> dict[str, Array]:
     """Return the gradients [draws, n] of the parameters that make sigma."""
     names = {name for raw in slopes.values() for name in raw}
     gradients: list[Gradient] = []
     for draw in range(n_draws):
-        whole = objective.gradient(objective.loss(objective.batches[draw % len(objective.batches)], draw))
-        gradients.append({name: whole[name].flatten() for name in names})
-    return {name: torch.stack([gradient[name] for gradient in gradients]) for name in names}
+        whole = objective.loss_gradient(objective.batches[draw % len(objective.batches)], draw)
+        gradients.append({name: whole[name].ravel() for name in names})
+    return {name: np.stack([gradient[name] for gradient in gradients]) for name in names}
 
 
-def _moves(
-    objective: AuditedObjective,
-    optimizer: torch.optim.Optimizer,
-    slopes: Mapping[str, Mapping[str, float]],
-    drawn: Mapping[str, Tensor],
-    steps: int,
-) -> Seen:
+def _moves(training: Training, slopes: Mapping[str, Mapping[str, float]], drawn: Mapping[str, Array]) -> Seen:
     """Say how far the optimiser can take sigma. It fails only if the largest change within the noise is too small."""
     least, most = {}, {}  # change of log sigma
     for group, raw in slopes.items():
-        reach = [(slope, _reach(objective, optimizer, name, drawn[name], steps)) for name, slope in raw.items()]
+        reach = [(slope, _reach(training, name, drawn[name])) for name, slope in raw.items()]
         least[group], most[group] = (max(slope * ends[end] for slope, ends in reach) for end in (0, 1))
     low, high = (min(reach, key=lambda group: reach[group]) for reach in (least, most))
+    steps = training.steps
     if most[high] < STILL:
         low, least = high, most
     elif least[low] < STILL:
@@ -91,49 +98,36 @@ def _moves(
     return Seen("fails" if least[low] < STILL else "passes", detail, {"relative change": least[low]})
 
 
-def _reach(
-    objective: AuditedObjective,
-    optimizer: torch.optim.Optimizer,
-    name: str,
-    drawn: Tensor,
-    steps: int,
-) -> tuple[float, float]:
+def _reach(training: Training, name: str, drawn: Array) -> tuple[float, float]:
     """Return how far a parameter surely gets, and how far it may get, on average; `drawn` has gradients [draws, n]."""
-    group = next((g for g in optimizer.param_groups if any(objective.holds(name, p) for p in g["params"])), None)
-    if group is None:  # the optimiser was not given it
+    if name not in training.rates:  # the optimiser was not given it
         return 0.0, 0.0
-    rate = float(group["lr"])
-    if isinstance(optimizer, optim.Adagrad):
+    rate, steps = training.rates[name], training.steps
+    if training.kind == "adagrad":
         return 2 * rate * math.sqrt(steps), 2 * rate * math.sqrt(steps)  # the sum of rate / root of t over the steps
-    if isinstance(optimizer, _SCALED):
+    if training.kind == "scaled":
         return rate * steps, rate * steps
-    rate /= 1 - float(group.get("momentum", 0.0))
     found = common(drawn)  # squared, and so unsigned: opposite moves do not cancel
     ends = (found.value - SURE * found.error, found.value + SURE * found.error)
     least, most = (rate * steps * math.sqrt(max(end, 0.0) / drawn.shape[1]) for end in ends)
-    walk = rate * math.sqrt(steps * float(drawn.var(0).mean()))
+    walk = rate * math.sqrt(steps * float(drawn.var(0, ddof=1).mean()))
     return max(least, walk), most + walk
 
 
-def decayed(case: Case, optimizer: torch.optim.Optimizer) -> Seen:
+def decayed(case: Case, training: Training) -> Seen:
     """Say whether the optimiser decays means or scales of a posterior. That is a mistake: the prior is in the KL."""
-    objective = case.objective
-    scales = {name for factor in case.groups for name in objective.paths(factor.std().sum())}
-    means = {name for factor in case.groups for name in objective.paths(factor.mean().sum())} | set(case.lone_means)
+    scales = {name for factor in case.groups for name in factor.scales}
+    means = {name for factor in case.groups for name in factor.means} | set(case.lone_means)
     if not scales | means:
         return Seen("not applicable", "no parameters named as mean and scale; give factors=")
-    hit: dict[str, float] = {}
-    for group in optimizer.param_groups:
-        decay = float(group.get("weight_decay", 0.0))
-        held = [name for name in sorted(scales | means) if any(objective.holds(name, p) for p in group["params"])]
-        hit |= dict.fromkeys(held, decay) if decay else {}
+    hit = {name: training.decays[name] for name in sorted(scales | means) if training.decays.get(name)}
     if not hit:
         return Seen("passes", "the optimiser decays no mean and no scale", {"tensors": 0})
-    kind = type(optimizer).__name__
     shown = ", ".join(f"{name} ({decay:.3g})" for name, decay in hit.items())
     effects = ["a decayed mean has a second prior"] if means & hit.keys() else []
     effects += ["a decayed scale is pulled to raw value 0, whatever sigma that is"] if scales & hit.keys() else []
-    return Seen("fails", f"{kind}'s weight_decay pulls {shown}: {'; '.join(effects)}", {"tensors": len(hit)})
+    detail = f"{training.optimizer}'s weight_decay pulls {shown}: {'; '.join(effects)}"
+    return Seen("fails", detail, {"tensors": len(hit)})
 
 
 def noisy_where_pruned(case: Case) -> Seen:
@@ -144,9 +138,9 @@ def noisy_where_pruned(case: Case) -> Seen:
     """
     pruned, noisy, example, unsure = 0, 0, 0.0, []
     for factor in case.groups:
-        mean, std = factor.mean().detach(), factor.spread().detach()
+        mean, std = factor.mean(), factor.spread()
         zero = mean == 0
-        if bool(zero.all()):  # means that start at zero
+        if zero.all():  # means that start at zero
             continue
         left = std[zero & (std > 0)]
         pruned += int(zero.sum())
@@ -169,18 +163,18 @@ def noisy_where_pruned(case: Case) -> Seen:
     return Seen("passes", detail, {"noisy": 0})
 
 
-def _is_scattered(zero: Tensor) -> bool:
+def _is_scattered(zero: NDArray[np.bool_]) -> bool:
     """Return whether zeros are scattered, as a mask leaves them: not whole slices, and mostly not side by side."""
-    slices = (zero.all(dim=dim, keepdim=True).expand_as(zero) for dim in range(zero.dim()) if zero.dim() > 1)
-    if any(torch.equal(each, zero) for each in slices):
+    slices = (zero.all(axis, keepdims=True) for axis in range(zero.ndim) if zero.ndim > 1)
+    if any((each == zero).all() for each in slices):
         return False
-    flat = zero.flatten().int()
-    n_zeros = int(flat.sum())
-    changes = int(flat.diff().abs().sum())  # a random mask has at least as many as the rarer of zeros and others
+    flat = zero.ravel()
+    n_zeros, changes = int(flat.sum()), int((flat[1:] != flat[:-1]).sum())
+    # a random mask has at least as many changes as the rarer of zeros and others
     return 2 * changes > min(n_zeros, len(flat) - n_zeros)
 
 
-def _was_reset(objective: AuditedObjective, factor: Factor, zero: Tensor) -> bool:
+def _was_reset(objective: Objective, factor: Group, zero: NDArray[np.bool_]) -> bool:
     """Return whether the raw scale is exactly 0 where `zero` is true, and nowhere else."""
-    raws = [objective.parameters[name].detach() for name in objective.paths(factor.std().sum())]
-    return any(raw.shape == zero.shape and torch.equal(raw == 0, zero) for raw in raws)
+    raws = [objective.value(name) for name in factor.scales]
+    return any(np.array_equal(raw == 0, zero) for raw in raws)

@@ -17,16 +17,16 @@ gradient is this one on average, and the audit averages over draws.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-import torch
-from torch import Tensor
+import numpy as np
 
+from elbo_audit.factors import Array, Gradient, Group, total
 from elbo_audit.least_squares import SURE, GradientFit, MeanOfDraws, fit, fit_drawn
 from elbo_audit.likelihood import DataWeight
-from elbo_audit.noise import noise_of
-from elbo_audit.objective import AuditedObjective, Batch, Case, Factor, Gradient, NotFinite, one_number
+from elbo_audit.objective import Case, NotFinite, Objective
+from elbo_audit.streams import generator
 
 MISSING = 1e-4  # KLs in an epoch: float32's rounding alone can look like this much
 CHANGES = 0.05  # of the KL's weight: batches whose weights differ by less have the same weight
@@ -71,22 +71,21 @@ def is_missing(weight: MeanOfDraws) -> bool:
 
 def measure(case: Case, data: DataWeight | None) -> KlWeight:
     """Measure the weight of the KL from its gradient. Without `data`, the loss is taken to sum its rows' NLL."""
-    if case.kl is not None:
-        return _by_own_kl(case, data, case.kl)
-    objective, factors = case.objective, case.trained
-    return objective.seen_near(_shifts(objective, factors), lambda: _by_directions(case, data))
+    if case.has_kl:
+        return _by_own_kl(case, data)
+    return case.objective.seen_near(_shifts(case.objective, case.trained), lambda: _by_directions(case, data))
 
 
 def _by_directions(case: Case, data: DataWeight | None) -> KlWeight:
     """Fit the gradients of H and C: of each group alone, then of all groups together."""
     objective, factors = case.objective, case.trained
     doubt, scale = _shared_error(objective, data), _per_epoch(case, data)
-    groups = [(group, _directions(objective, group)) for group in _apart(objective, factors)]
+    groups = [(group, _directions(group)) for group in _apart(factors)]
     groups = [(group, own) for group, own in groups if _count(own) > FEW]
     fewest = min((_n_weights(group) for group, _ in groups), default=NUMBERS)
     targets = _targets(case, data, doubt, fewest)
     tensors: list[TensorWeight] = []
-    judged: list[Factor] = []
+    judged: list[Group] = []
     missed: dict[str, float] = {}
     for group, own in groups:
         alone = fit(_only(targets, own), own, doubt)
@@ -95,7 +94,7 @@ def _by_directions(case: Case, data: DataWeight | None) -> KlWeight:
         name = "; ".join(factor.name for factor in group)
         tensors.append(TensorWeight(name, n, alone.coefficient(0).times(scale), alone.ratio(1, 0)))
         missed |= _missed(alone, doubt)
-    columns = _directions(objective, judged or factors)
+    columns = _directions(judged or factors)
     seen = _only(targets, columns)
     whole = fit(seen, columns, doubt)
     # Here each group has a C of its own. With one C for all, priors of different widths would change the weight.
@@ -105,22 +104,22 @@ def _by_directions(case: Case, data: DataWeight | None) -> KlWeight:
     return KlWeight(counts, whole.ratio(1, 0), tensors, missed, by_batch, _size(factors), pull)
 
 
-def _by_own_kl(case: Case, data: DataWeight | None, kl: Callable[[], Tensor]) -> KlWeight:
+def _by_own_kl(case: Case, data: DataWeight | None) -> KlWeight:
     """Fit the gradient of the user's KL: of each parameter alone, unless the KL is drawn, and of all together."""
     objective = case.objective
-    directions = [_own_direction(objective, kl, draw) for draw in range(2)]
+    directions = [objective.kl_gradient(draw) for draw in range(2)]
     doubt = _shared_error(objective, data)
     targets, scale = _targets(case, data, doubt, NUMBERS), _per_epoch(case, data)
     tensors: list[TensorWeight] = []
-    if any(not torch.equal(part, directions[1][name]) for name, part in directions[0].items()):
-        drawn = fit_drawn(targets, [_own_direction(objective, kl, draw) for draw in range(len(targets))])
+    if any(not np.array_equal(part, directions[1][name]) for name, part in directions[0].items()):
+        drawn = fit_drawn(targets, [objective.kl_gradient(draw) for draw in range(len(targets))])
         counts, by_batch = _over_batches(drawn, scale, len(objective.batches))
         return KlWeight(counts, None, [], {}, by_batch)
     missed: dict[str, float] = {}
     for name, part in directions[0].items():
-        if bool(part.any()):
+        if part.any():
             alone = fit([{name: target[name]} for target in targets], [directions[0]], doubt)
-            tensors.append(TensorWeight(name, part.numel(), alone.coefficient(0).times(scale)))
+            tensors.append(TensorWeight(name, part.size, alone.coefficient(0).times(scale)))
             missed |= _missed(alone, doubt)
     counts, by_batch = _over_batches(fit(targets, directions[:1], doubt), scale, len(objective.batches))
     return KlWeight(counts, None, tensors, missed, by_batch)
@@ -128,14 +127,8 @@ def _by_own_kl(case: Case, data: DataWeight | None, kl: Callable[[], Tensor]) ->
 
 def _missed(found: GradientFit, doubt: Gradient) -> dict[str, float]:
     """Return the share of each parameter's gradient that a fit cannot explain, if there is one."""
-    shares = {name: found.missed(name, SURE * float(doubt[name].norm())) for name in found.targets[0]}
+    shares = {name: found.missed(name, SURE * _norm(doubt[name])) for name in found.targets[0]}
     return {name: share for name, share in shares.items() if share}
-
-
-def _own_direction(objective: AuditedObjective, kl: Callable[[], Tensor], draw: int) -> Gradient:
-    """Return the gradient of the user's KL, with the noise of this draw of the loss."""
-    with noise_of(draw):
-        return objective.gradient(one_number("kl()", kl()))
 
 
 def _per_epoch(case: Case, data: DataWeight | None) -> float:
@@ -161,11 +154,7 @@ def _targets(case: Case, data: DataWeight | None, doubt: Gradient, n_weights: in
 def _is_noisy(draws: Sequence[Gradient], doubt: Gradient) -> bool:
     """Return whether the gradient of one batch differs from draw to draw by more than rounding."""
     first = draws[0]
-    return any(
-        float((draw[name] - first[name]).norm()) > SURE * float(doubt[name].norm())
-        for draw in draws[1:]
-        for name in first
-    )
+    return any(_norm(draw[name] - first[name]) > SURE * _norm(doubt[name]) for draw in draws[1:] for name in first)
 
 
 def _over_batches(found: GradientFit, scale: float, n_batches: int) -> tuple[MeanOfDraws, Sequence[float]]:
@@ -187,100 +176,98 @@ def _over_batches(found: GradientFit, scale: float, n_batches: int) -> tuple[Mea
     if gap <= critical or gap <= CHANGES * abs(middle):
         return weight, ()
     error = math.sqrt(within * sum(1 / len(group) for group in groups)) / len(groups)
-    return MeanOfDraws(middle, error, freedom).plus_error(found.doubt[0] * scale), means
+    return MeanOfDraws(middle, error, freedom).plus_error(float(found.doubt[0]) * scale), means
 
 
-def _apart(objective: AuditedObjective, factors: Sequence[Factor]) -> list[list[Factor]]:
+def _apart(factors: Sequence[Group]) -> list[list[Group]]:
     """Join factors that share a parameter into one group: a shared sigma gets a gradient from the KL of all of them."""
-    groups: list[tuple[list[Factor], set[str]]] = []
+    groups: list[tuple[list[Group], frozenset[str]]] = []
     for factor in factors:
-        paths = objective.paths(factor.mean().sum()) | objective.paths(factor.std().log().sum())
+        paths = factor.means | factor.scales
         touching = [group for group in groups if group[1] & paths]
         merged = ([f for group in touching for f in group[0]] + [factor], paths.union(*(g[1] for g in touching)))
         groups = [group for group in groups if group not in touching] + [merged]
     return [group for group, _ in groups]
 
 
-def counts_rows(objective: AuditedObjective) -> bool:
+def counts_rows(objective: Objective) -> bool:
     """Return whether the loss grows with the number of rows (a sum) or not (a mean)."""
     batch, other = objective.batches[:2]
-    single, double, third = (float(objective.loss(rows, 0).detach()) for rows in (batch, _twice(batch), other))
+    single, double, third = (objective.loss(rows, 0) for rows in (batch, objective.twice(batch), other))
     return abs(double - single) > abs(third - single) + 1e-6 * abs(single)
 
 
-def _twice(batch: Batch) -> Batch:
-    return tuple(torch.cat([part, part]) if isinstance(part, Tensor) and part.dim() else part for part in batch)
-
-
-def _without_data(objective: AuditedObjective, weight: float | None, draw: int) -> Gradient:
+def _without_data(objective: Objective, weight: float | None, draw: int) -> Gradient:
     """Return the gradient of the loss, less that of its data part.
 
     Without a NLL, compare a batch with the same batch twice over: only the data part doubles.
     """
     batch = objective.batches[draw % len(objective.batches)]
-    whole = objective.gradient(objective.loss(batch, draw))
+    whole = objective.loss_gradient(batch, draw)
     if weight is not None:
-        data = objective.gradient(objective.nll(batch, draw))
+        data = objective.nll_gradient(batch, draw)
         return _finite({name: whole[name] - weight * data[name] for name in whole})
-    doubled = objective.gradient(objective.loss(_twice(batch), draw))
+    doubled = objective.loss_gradient(objective.twice(batch), draw)
     return _finite({name: 2 * whole[name] - doubled[name] for name in whole})
 
 
 def _finite(gradient: Gradient) -> Gradient:
     for name, part in gradient.items():
-        if not bool(part.isfinite().all()):
+        if not np.isfinite(part).all():
             raise NotFinite(f"the gradient of {name} is not finite near the given parameters")
     return gradient
 
 
-def _shifts(objective: AuditedObjective, factors: Sequence[Factor]) -> dict[str, Tensor]:
+def _shifts(objective: Objective, factors: Sequence[Group]) -> dict[str, Array]:
     """Return random shifts of means and sigmas, after which H and C have different directions."""
-    source = torch.Generator().manual_seed(0)
-    shifts: dict[str, Tensor] = {}
+    source = generator("shifts")
+    shifts: dict[str, Array] = {}
     for factor in factors:
-        by_std = objective.gradient(factor.std().log().sum())
-        by_mean = objective.gradient(factor.mean().sum())
-        n_std = factor.std().numel()
-        size = max(float(factor.mean().detach().std(correction=0)), float(factor.std().detach().mean()))
-        for name, value in objective.parameters.items():
-            slope = by_std[name].abs() * value.numel() / n_std  # d log sigma / d raw, of one weight
-            reach = torch.where(slope > 0, JITTER / slope.clamp(min=FLATTEST), size * (by_mean[name] != 0))
-            if bool(reach.any()):
-                shifts[name] = reach * (torch.rand(value.shape, generator=source, dtype=torch.float64) * 2 - 1)
+        mean, std = factor.mean(), factor.std()
+        by_mean, by_log_std = factor.by_mean(), factor.by_log_std()
+        size = max(float(mean.std()), float(std.mean()))
+        for name in sorted(factor.means | factor.scales):
+            shape = objective.shapes[name]
+            slope = np.abs(by_log_std.get(name, np.zeros(shape))) * math.prod(shape) / std.size  # of one weight
+            pulled = by_mean.get(name, np.zeros(shape)) != 0
+            reach = np.where(slope > 0, JITTER / np.maximum(slope, FLATTEST), size * pulled)
+            shifts[name] = reach * source.uniform(-1, 1, shape)
     return shifts
 
 
 def _only(targets: Sequence[Gradient], columns: Sequence[Gradient]) -> list[Gradient]:
     """Return the gradients of the parameters for which a direction is not zero."""
-    names = [name for name in columns[0] if any(bool(column[name].any()) for column in columns)]
+    names = [name for name in targets[0] if any(name in column and column[name].any() for column in columns)]
     return [{name: target[name] for name in names} for target in targets]
 
 
-def _shared_error(objective: AuditedObjective, data: DataWeight | None) -> Gradient:
+def _shared_error(objective: Objective, data: DataWeight | None) -> Gradient:
     """Return the standard error of the gradient that all draws share: from the NLL's weight, and from rounding."""
-    value = objective.loss(objective.batches[0], 0)
-    relative = ROUNDINGS * torch.finfo(value.dtype).eps
+    relative = ROUNDINGS * objective.epsilon
     if data is not None and data.weight:
         relative += data.error / abs(data.weight)
-    return {name: relative * part for name, part in objective.gradient(value).items()}
+    gradient = objective.loss_gradient(objective.batches[0], 0)
+    return {name: relative * part for name, part in gradient.items()}
 
 
-def _directions(objective: AuditedObjective, factors: Sequence[Factor]) -> list[Gradient]:
+def _directions(factors: Sequence[Group]) -> list[Gradient]:
     """Return the gradients of H and C."""
-    entropy = -torch.stack([factor.spread().log().sum() for factor in factors]).sum()
-    second = torch.stack([(f.mean().square() + f.spread().square()).sum() / 2 for f in factors]).sum()
-    return [objective.gradient(entropy), objective.gradient(second)]
+    return [total([factor.entropy() for factor in factors]), total([factor.second_moment() for factor in factors])]
 
 
-def _n_weights(factors: Sequence[Factor]) -> int:
-    return sum(int(factor.mean().numel()) for factor in factors)
+def _n_weights(factors: Sequence[Group]) -> int:
+    return sum(factor.mean().size for factor in factors)
 
 
 def _count(columns: Sequence[Gradient]) -> int:
     """Return how many numbers the parameters have for which a direction is not zero."""
-    return sum(int(part.numel()) for part in _only(columns, columns)[0].values())
+    return sum(part.size for part in _only(columns, columns)[0].values())
 
 
-def _size(factors: Sequence[Factor]) -> float:
-    values = [part.detach().flatten().double() for f in factors for part in (f.mean(), f.std())]
-    return float(torch.cat(values).square().mean().sqrt())
+def _size(factors: Sequence[Group]) -> float:
+    values = [part.ravel() for f in factors for part in (f.mean(), f.std())]
+    return math.sqrt(float(np.square(np.concatenate(values)).mean()))
+
+
+def _norm(values: Array) -> float:
+    return float(np.linalg.norm(values))

@@ -19,12 +19,13 @@ from torch.distributions import Normal, kl_divergence
 from torch.nn import functional
 from torch.utils.data import DataLoader, TensorDataset
 
-from elbo_audit.audits import audit_pyro, audit_torch
+from elbo_audit.factors import Factor
 from elbo_audit.libraries.audited import LibraryAudit, ObjectiveAudit
 from elbo_audit.libraries.examples import BATCH, N_TRAIN, ROWS, Example
 from elbo_audit.libraries.setting import SIZES, batches, library, network, seeded
-from elbo_audit.objective import Factor, Loss
 from elbo_audit.report import ElboReport
+from elbo_audit.torch_audits import audit_pyro, audit_torch
+from elbo_audit.torch_objective import Loss
 
 README_PRIOR = {  # of bayesian-torch's README
     "prior_mu": 0.0,

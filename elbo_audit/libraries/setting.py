@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from elbo_audit.errors import MissingLibrary
-from elbo_audit.noise import seed_of
+from elbo_audit.streams import seed_of
 
 SIZES = (784, 400, 400, 10)
 EXTRA = "'bnn-uncertainty-bench[libraries]'"

@@ -9,7 +9,7 @@ from torch.nn import functional
 
 import elbo_audit
 from elbo_audit.gradients import slopes
-from elbo_audit.objective import AuditedObjective
+from elbo_audit.torch_objective import TorchObjective
 from tests.elbo_audit.models import N_TRAIN, STEPS, Linear, Single, audit, batches, elbo_of, sampled_loss
 
 
@@ -32,10 +32,10 @@ def test_a_slope_within_a_spike_is_no_detached_gradient(dtype):
     # The spike is crossed by steps of .1 and .01 of the parameters' size, which agree on what is beyond it.
     values = torch.tensor([0.7, 0.0002, -0.5, 0.0003], dtype=dtype, requires_grad=True)
     three = [(torch.full((2, 1), float(i)),) for i in range(3)]
-    (slope,) = slopes(AuditedObjective(lambda x: -spike(values).sum(), [("w", values)], three))
+    (slope,) = slopes(TorchObjective(lambda x: -spike(values).sum(), [("w", values)], three))
     assert not slope.differs
     # What does detach is still seen: the parabola's slope is 2 w, and autograd's half of it.
-    (slope,) = slopes(AuditedObjective(lambda x: (values * values.detach()).sum(), [("w", values)], three))
+    (slope,) = slopes(TorchObjective(lambda x: (values * values.detach()).sum(), [("w", values)], three))
     assert slope.differs
 
 

@@ -11,9 +11,9 @@ from torch.nn import functional
 import elbo_audit
 from elbo_audit.audits import DRAWS
 from elbo_audit.errors import AuditError
+from elbo_audit.factors import Factor
 from elbo_audit.kl import judge_width
 from elbo_audit.least_squares import MeanOfDraws
-from elbo_audit.objective import Factor
 from tests.elbo_audit.models import (
     BATCH,
     N_TRAIN,

@@ -10,7 +10,8 @@ from torch.nn import functional
 
 import elbo_audit
 from elbo_audit.errors import AuditError
-from elbo_audit.names import factors_by_name
+from elbo_audit.names import gaussians
+from elbo_audit.torch_objective import as_array
 from tests.elbo_audit.models import BATCH, N_TRAIN, audit, batches
 
 
@@ -18,12 +19,19 @@ def trained(value):
     return torch.full((3,), value, requires_grad=True)
 
 
+def pairs_of(known):
+    """Return the names of the pairs, and the standard deviations that they mean."""
+    values = {name: as_array(value) for name, value in known.items()}
+    found = gaussians(values, {name for name, value in known.items() if value.requires_grad})
+    return {pair.name: pair.group(values.__getitem__, values).std() for pair in found}
+
+
 def test_names_that_are_pairs():
     names = ("fc.weight_mu", "fc.weight_rho", "mu_kernel", "rho_kernel", "a.mean", "a.log_std", "Auto.locs.w")
     values = {name: trained(-1.0) for name in (*names, "loc", "scale", "lonely_mu", "formula")}
     values |= {name: trained(0.0) for name in ("prior_mu", "prior_rho", "fc.prior.mu", "fc.prior.rho")}  # no posterior
     values["Auto.scales.w"] = trained(0.2)
-    found = {factor.name: factor for factor in factors_by_name(lambda: values)}
+    found = pairs_of(values)
     assert set(found) == {
         "fc.weight_mu, fc.weight_rho",
         "mu_kernel, rho_kernel",
@@ -33,8 +41,8 @@ def test_names_that_are_pairs():
     }
     # softplus(-1) = log(1 + 1/e) = 0.3133; a scale below zero can only be a softplus's argument
     for name, std in (("mu_kernel, rho_kernel", 0.3133), ("a.mean, a.log_std", math.exp(-1)), ("loc, scale", 0.3133)):
-        assert found[name].std()[0].item() == pytest.approx(std, abs=1e-4)
-    assert found["Auto.locs.w, Auto.scales.w"].std()[0].item() == pytest.approx(0.2)
+        assert found[name][0] == pytest.approx(std, abs=1e-4)
+    assert found["Auto.locs.w, Auto.scales.w"][0] == pytest.approx(0.2)
 
 
 @pytest.mark.parametrize(
@@ -54,13 +62,13 @@ def test_names_that_are_pairs():
 )
 def test_which_names_are_of_one_posterior(names, pairs):
     known = {name: trained(1.0) for name in names}
-    assert [factor.name for factor in factors_by_name(lambda: known)] == pairs
+    assert list(pairs_of(known)) == pairs
 
 
 def test_a_pair_of_which_nothing_is_trained_is_no_posterior():
     # such as the mean and deviation that scale the inputs; a trained mean has a distribution though sigma is a buffer
     known = {"x_mean": torch.ones(3), "x_std": torch.ones(3), "w_mu": trained(1.0), "w_std": torch.ones(3)}
-    assert [factor.name for factor in factors_by_name(lambda: known)] == ["w_mu, w_std"]
+    assert list(pairs_of(known)) == ["w_mu, w_std"]
 
 
 def test_layers_that_make_outputs_and_may_be_weights_by_their_names_are_asked_about(model):

@@ -114,7 +114,7 @@ def test_a_prior_that_is_no_gaussian_is_measured_from_the_sites():
             pyro.sample("y", distributions.Normal(x @ w, 1.0), obs=y)
 
     _, guide = model_with()
-    finding = elbo_audit.audit_pyro(model, guide, batches(), N_TRAIN).of("kl-scale")
+    finding = elbo_audit.audit_pyro(model, guide, batches(), N_TRAIN, draws=600).of("kl-scale")  # its KL is noisy
     assert finding.outcome == "not measured"
     assert finding.detail.endswith("give factors=[], which takes the KL from the latent sites")  # there is no kl=
     assert elbo_audit.audit_pyro(model, guide, batches(), N_TRAIN, factors=[]).of("kl-scale").outcome == "passes"

@@ -1,13 +1,15 @@
 """Over how many draws is the KL's weight averaged, and are weights that differ between batches told from noise?"""
 
+import numpy as np
 import pytest
 import torch
 from torch.nn import functional
 
 from elbo_audit.least_squares import GradientFit
 from elbo_audit.likelihood import data_weight
-from elbo_audit.names import factors_by_name
-from elbo_audit.objective import AuditedObjective, Case
+from elbo_audit.names import gaussians
+from elbo_audit.objective import Case
+from elbo_audit.torch_objective import TorchObjective
 from elbo_audit.weighing import _over_batches, measure
 
 ROWS, N = 10, 1000
@@ -35,8 +37,9 @@ def weight_of_three(sampled):
     source = torch.Generator().manual_seed(0)
     rows = [torch.randn(ROWS, 4, generator=source, dtype=torch.float64) for _ in range(3)]
     batches = [(part[:, :3], part[:, 3]) for part in rows]
-    objective = AuditedObjective(loss, values.items(), batches, lambda x, y: parts(x, y)[0])
-    case = Case(objective, factors_by_name(lambda: values), None, N, None, 8)
+    objective = TorchObjective(loss, values.items(), batches, lambda x, y: parts(x, y)[0])
+    pairs = gaussians(objective.parameters, objective.shapes)
+    case = Case(objective, [objective.group(pair) for pair in pairs], N, None, 8)
     return measure(case, data_weight(objective, 8)).tensors[0].per_epoch
 
 
@@ -54,8 +57,8 @@ def test_a_kl_without_noise_gets_no_more_draws():
 
 
 def over_batches(draws):
-    column = torch.tensor(draws, dtype=torch.float64)[:, None]
-    return _over_batches(GradientFit(column, torch.zeros(1), [], []), 1.0, 2)
+    column = np.array(draws)[:, None]
+    return _over_batches(GradientFit(column, np.zeros(1), [], []), 1.0, 2)
 
 
 def test_the_shares_of_batches_are_no_noise():

@@ -1,0 +1,151 @@
+"""The audit of a function that returns a loss and its gradient as arrays, whatever framework computes them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from elbo_audit.audits import DRAWS, apply_rules, report
+from elbo_audit.errors import AuditError
+from elbo_audit.factors import Array, Gaussian, Gradient
+from elbo_audit.names import gaussians, means_without_scale
+from elbo_audit.objective import Batch, Case, Objective, Term
+from elbo_audit.report import ElboReport
+from elbo_audit.streams import SHORT, seed_of
+
+Floats = NDArray[np.floating[Any]]
+Function = Callable[..., tuple[object, Mapping[str, ArrayLike]]]
+"""Called with the parameters by name, a batch and a seed; returns a number and its gradient by every parameter."""
+
+
+def audit(
+    loss_and_gradient: Function,
+    parameters: Mapping[str, ArrayLike],
+    batches: Sequence[object],
+    n_train: int,
+    *,
+    nll: Function | None = None,
+    kl: Function | None = None,
+    factors: Sequence[Gaussian] | None = None,
+    prior_std: float | None = None,
+    draws: int = DRAWS,
+) -> ElboReport:
+    """Audit the loss of a training step, given as a function of its parameters.
+
+    Args:
+        loss_and_gradient: `loss_and_gradient(parameters, batch, seed)` returns the number that a step minimises, and
+            its gradient: an array of the parameter's shape for each name. `parameters` has arrays of the types that
+            were given, `batch` is a tuple of arrays, and all noise comes from `seed`, a whole number below 2^31.
+        parameters: the values to audit at, by name.
+        batches: three or more batches of one size; each a tuple of arrays, rows first, or one array.
+        n_train: N, rows of the training set.
+        nll: the same for -log p(y | x, w) summed over the batch, with the noise of the loss: the same seed gives the
+            same weights. Without it, the audit assumes that the loss counts the likelihood once, and cannot measure
+            the KL of a loss that is a mean over rows.
+        kl: `kl(parameters, seed)` returns the unscaled KL and its gradient, for posteriors that are not independent
+            Gaussians.
+        factors: which parameters make means and standard deviations; by default paired by their names.
+        prior_std: the standard deviation that the prior should have.
+        draws: number of seeds to average over.
+
+    Raises:
+        AuditError: arguments that do not fit together, or a loss that is not finite.
+    """
+    objective = FunctionObjective(loss_and_gradient, parameters, batches, nll, kl)
+    lone: list[str] = []
+    if factors is None:
+        factors = gaussians(objective.parameters, objective.shapes)
+        lone = means_without_scale(objective.shapes, factors) if kl is None else []
+    groups = [objective.group(factor) for factor in factors]
+    return report(apply_rules(Case(objective, groups, n_train, prior_std, draws, lone)))
+
+
+class FunctionObjective(Objective):
+    """A loss as a function of parameters, batch and seed."""
+
+    def __init__(
+        self,
+        loss: Function,
+        parameters: Mapping[str, ArrayLike],
+        batches: Sequence[object],
+        nll: Function | None = None,
+        kl: Function | None = None,
+    ) -> None:
+        """Keep the arguments; raises AuditError if they cannot be audited."""
+        if not isinstance(parameters, Mapping) or not parameters:
+            given = type(parameters).__name__ if parameters else "nothing"
+            raise AuditError(f"parameters are {given}; give a mapping from names to arrays, the trained parameters")
+        self._values = {name: _floats(f"parameter '{name}'", value) for name, value in parameters.items()}
+        functions: dict[Term, Function | None] = {"loss": loss, "nll": nll, "kl": kl}
+        self._functions = {term: function for term, function in functions.items() if function is not None}
+        for term, function in self._functions.items():
+            if not callable(function):
+                raise AuditError(f"{term} is a {type(function).__name__}; give a function of parameters, batch, seed")
+        shapes = {name: value.shape for name, value in self._values.items()}
+        super().__init__(shapes, batches, frozenset(self._functions))
+
+    def value(self, name: str) -> Array:
+        """Return a copy of a parameter's present value."""
+        return self._values[name].astype(np.float64)
+
+    def assign(self, name: str, value: Array) -> None:
+        """Give a parameter a value, in the type in which it was given."""
+        self._values[name] = np.asarray(value.astype(self._values[name].dtype))
+
+    @cached_property
+    def epsilon(self) -> float:
+        """Return the rounding of the coarsest of parameters and gradient."""
+        given = self._called("loss", self.batches[0], 0)[1]
+        arrays = [*self._values.values(), *(np.asarray(part) for part in given.values())]
+        return max(float(np.finfo(array.dtype).eps) for array in arrays if np.issubdtype(array.dtype, np.floating))
+
+    def _called(self, term: Term, batch: Batch, draw: int) -> tuple[object, Mapping[str, ArrayLike]]:
+        """Return what the user's function returns; raises AuditError unless it is a pair of a number and a mapping."""
+        values = {name: value.copy() for name, value in self._values.items()}  # a function may write into its arguments
+        seed = seed_of(draw, bits=SHORT)
+        found = self._functions[term](values, seed) if term == "kl" else self._functions[term](values, batch, seed)
+        parts = list(found) if isinstance(found, Sequence) else [found]
+        if len(parts) != 2 or not isinstance(parts[1], Mapping):
+            given = ", ".join(type(part).__name__ for part in parts)
+            raise AuditError(f"{term} returned {given}; it must return a number, and its gradient by parameter name")
+        return found
+
+    def _evaluate(self, term: Term, batch: Batch, draw: int, slopes: bool) -> tuple[float, Gradient]:
+        number, given = self._called(term, batch, draw)
+        value = _floats(f"the value of {term}", number)
+        if value.size != 1:
+            raise AuditError(f"the value of {term} has shape {value.shape}; give one number")
+        return float(value.reshape(())), self._gradient(term, given) if slopes else {}
+
+    def _gradient(self, term: Term, given: Mapping[str, ArrayLike]) -> Gradient:
+        """Return a gradient in float64; raises AuditError for one that does not fit the parameters."""
+        for word, names in (("lacks", self.shapes.keys() - given.keys()), ("has", given.keys() - self.shapes.keys())):
+            if names:
+                shown = ", ".join(sorted(map(str, names)))
+                raise AuditError(f"the gradient of {term} {word} {shown}; give one by each of {', '.join(self.shapes)}")
+        found: Gradient = {}
+        for name, shape in self.shapes.items():
+            part = _floats(f"the gradient of {term} by {name}", given[name]).astype(np.float64)
+            if part.shape != shape:
+                raise AuditError(f"the gradient of {term} by {name} has shape {part.shape}; the parameter has {shape}")
+            if not (np.isfinite(part).all() or self._is_moved):
+                raise AuditError(f"the gradient of {term} by {name} is not finite; audit where training works")
+            found[name] = part
+        return found
+
+
+def _floats(what: str, given: object) -> Floats:
+    """Return an array of floating-point numbers; raises AuditError for anything else."""
+    try:
+        array = np.asarray(given)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise AuditError(f"{what} is a {type(given).__name__}, which is no array of numbers: {error}") from error
+    if array.dtype.kind in "iu":
+        array = array.astype(np.float64)
+    if array.dtype.kind != "f":
+        raise AuditError(f"{what} has numbers of type {array.dtype}; give NumPy's floating-point numbers")
+    return array

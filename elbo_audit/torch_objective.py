@@ -1,0 +1,203 @@
+"""An objective in PyTorch: a loss with its graph, leaf tensors, and what autograd saves.
+
+Each call leaves torch's generators, the parameters and their gradients as they were. Anything else that a call changes,
+such as running statistics, stays changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from elbo_audit.aliases import by_storage, overlap
+from elbo_audit.errors import AuditError
+from elbo_audit.factors import Array, Factor, Gaussian, Gradient, Group
+from elbo_audit.gradients import same
+from elbo_audit.noise import noise_of
+from elbo_audit.objective import Batch, Objective, Precision, Term
+
+Loss = Callable[..., Tensor]  # called with a batch
+
+HALF = (torch.bfloat16, torch.float16)  # the coarser first
+
+
+class TorchObjective(Objective):
+    """Losses of torch. The noise comes from its global generators."""
+
+    def __init__(
+        self,
+        loss: Loss,
+        parameters: Iterable[tuple[str, Tensor]],
+        batches: Sequence[object],
+        nll: Loss | None = None,
+        kl: Callable[[], Tensor] | None = None,
+    ) -> None:
+        """Keep the arguments; raises AuditError if they cannot be audited."""
+        given = _named(parameters)
+        self._shared = by_storage(given)
+        found = {name: value for shared in self._shared for name, value in shared.named.items()}
+        self.named = {name: found[name] for name in given if name in found}  # trained or not
+        trained = {name: tuple(value.shape) for name, value in self.named.items() if value.requires_grad}
+        if not trained:
+            raise AuditError("no parameter requires a gradient; give model.named_parameters()")
+        functions: dict[Term, Loss | None] = {"loss": loss, "nll": nll, "kl": kl}
+        self._functions = {term: function for term, function in functions.items() if function is not None}
+        super().__init__(trained, batches, frozenset(self._functions))
+
+    def value(self, name: str) -> Array:
+        """Return a copy of a tensor's numbers, whether it is trained or not."""
+        return as_array(self.named[name])
+
+    def assign(self, name: str, value: Array) -> None:
+        """Give a tensor other numbers, unnoticed by autograd."""
+        self.named[name].data.copy_(torch.from_numpy(np.asarray(value)))
+
+    @property
+    def epsilon(self) -> float:
+        """Return one unit in the last digit of a loss of 1, in the loss's own type."""
+        return torch.finfo(self.tensor("loss", self.batches[0], 0).dtype).eps
+
+    def tensor(self, term: Term, batch: Batch, draw: int) -> Tensor:
+        """Return a term as a scalar with its graph."""
+        with noise_of(draw):
+            value = self._functions[term](*batch)
+        call = "kl()" if term == "kl" else f"{term}(*batch)"
+        if not isinstance(value, Tensor) or value.numel() != 1:
+            raise AuditError(f"{call} returned {type(value).__name__}; it must return a tensor of one number")
+        if not value.is_floating_point():
+            raise AuditError(f"{call} returned a tensor of {value.dtype}; it must return one of floats")
+        return value.reshape(())
+
+    def _evaluate(self, term: Term, batch: Batch, draw: int, slopes: bool) -> tuple[float, Gradient]:
+        value = self.tensor(term, batch, draw)
+        number = float(value.detach())
+        return number, self.gradient(value) if slopes and np.isfinite(number) else {}
+
+    def gradient(self, value: Tensor) -> Gradient:
+        """Return the gradient of a scalar by name; zero where autograd sees no path."""
+        if not value.requires_grad:
+            return {name: np.zeros(shape) for name, shape in self.shapes.items()}
+        sources = [source for shared in self._shared for source in shared.sources.values()]
+        slopes = iter(torch.autograd.grad(value, sources, allow_unused=True))
+        found: dict[str, Tensor] = {}
+        for shared in self._shared:  # each takes the slopes of its own sources
+            found |= shared.gradient([next(slopes) for _ in shared.sources])
+        return {name: found[name].numpy() for name in self.shapes}
+
+    def holds(self, name: str, tensor: Tensor) -> bool:
+        """Return whether a tensor is the parameter of this name, or has some of its numbers under another name."""
+        return overlap(self.named[name], tensor)
+
+    def group(self, factor: object) -> Group:
+        """Return the weights of a pair of names, or of a `Factor` whose functions return tensors."""
+        if isinstance(factor, Gaussian) and {factor.mean, factor.scale} <= self.named.keys():
+            return factor.group(self.value, self.shapes)
+        if not isinstance(factor, Factor):
+            raise AuditError(f"factors hold a {type(factor).__name__}; give Factor(name, mean, std)")
+
+        def mean_and_std() -> list[Tensor]:
+            with torch.enable_grad():
+                pair = factor.mean(), factor.std()
+            if not all(isinstance(part, Tensor) for part in pair):
+                raise AuditError(f"mean or std of '{factor.name}' is no tensor; give functions that return tensors")
+            return [part for part in pair if isinstance(part, Tensor)]
+
+        def pullback(by_mean: Array, by_std: Array) -> Gradient:
+            pairs = zip(mean_and_std(), (by_mean, by_std), strict=True)
+            sums = [(part * torch.tensor(slope).to(part)).sum() for part, slope in pairs]
+            return self.gradient(torch.stack(sums).sum())
+
+        mean, std = (lambda at=at: as_array(mean_and_std()[at]) for at in (0, 1))
+        return Group(factor.name, mean, std, pullback, factor.may_be_layer)
+
+    def take(self, batch: Batch, rows: Sequence[int]) -> Batch:
+        """Return these rows of a batch, which may repeat."""
+        return tuple(part[list(rows)] if isinstance(part, Tensor) and part.dim() else part for part in batch)
+
+    def _same(self, one: Batch, other: Batch) -> bool:
+        pairs = [(a, b) for a, b in zip(one, other, strict=False) if isinstance(a, Tensor) and isinstance(b, Tensor)]
+        return all(torch.equal(a, b) for a, b in pairs)
+
+    def sets_seed(self) -> bool:
+        """Return whether the loss leaves torch's generator in one state, whatever state it found."""
+        states = []
+        for draw in (0, 1):
+            with noise_of(draw):
+                self._functions["loss"](*self.batches[0])
+                states.append(torch.get_rng_state())
+        return torch.equal(*states)
+
+    def precision(self) -> Precision:
+        """Return the rounding of the coarsest tensors that autograd saves, as under autocast; else the loss's own."""
+        kinds: set[torch.dtype] = set()
+
+        def keep(saved: Tensor) -> Tensor:
+            kinds.add(saved.dtype)
+            return saved.detach()
+
+        coarsest = self.tensor("loss", self.batches[0], 0).dtype
+        try:
+            with torch.autograd.graph.saved_tensors_hooks(keep, lambda saved: saved):
+                self.tensor("loss", self.batches[0], 0)
+        except RuntimeError:  # torch.func does not allow these hooks
+            kinds.clear()
+        coarsest = next((kind for kind in HALF if kind in kinds), coarsest)
+        return Precision(torch.finfo(coarsest).eps, str(coarsest).removeprefix("torch.") if coarsest in HALF else "")
+
+    def overwritten(self) -> tuple[Sequence[str], str]:
+        """Return the parameters whose gradients an in-place write changes, and a sentence that names what is written.
+
+        Autograd saves tensors in the forward pass. If the loss writes into one of them through `.data`, autograd does
+        not notice, and backward uses the new values. So the gradient is computed twice: with copies of the tensors as
+        they were saved, and as autograd does it. Nothing is found where a loss lets nobody see what autograd saves.
+        """
+        kept: list[tuple[Tensor, Tensor]] = []
+
+        def keep(saved: Tensor) -> int:
+            kept.append((saved.detach(), saved.detach().clone()))
+            return len(kept) - 1
+
+        try:
+            with torch.autograd.graph.saved_tensors_hooks(keep, lambda index: kept[index][1]):
+                value = self.tensor("loss", self.batches[0], 0)
+            right = self.gradient(value)
+            changed = [now for now, then in kept if not torch.equal(now, then) and not bool(then.isnan().any())]
+        except RuntimeError:  # torch.func does not allow these hooks
+            return (), ""
+        if not changed:
+            return (), ""
+        plain = self.loss_gradient(self.batches[0], 0)
+        names = [name for name in plain if not same([plain, right], name)]
+        written = {tensor.data_ptr(): tensor for tensor in changed}
+        shown = ", ".join(self._words_for(tensor, names) for tensor in written.values())
+        return names, (
+            f"the loss writes {shown} in place before backward has used it, as passes that share a buffer do, "
+            f"which changes the gradient of {', '.join(names)}: draw noise anew for each pass "
+            "(torch.randn_like) instead of writing it in place"
+        )
+
+    def _words_for(self, tensor: Tensor, names: Sequence[str]) -> str:
+        """Return a tensor's name, if the audit was given it; else its shape, and the first of `names` of this shape."""
+        known = [name for name in self.named if self.holds(name, tensor)]
+        shape = " x ".join(map(str, tensor.shape)) or "one number"
+        like = [name for name in names if self.shapes[name] == tuple(tensor.shape)]
+        return known[0] if known else f"a tensor of {shape}{' (as ' + like[0] + ')' if like else ''}"
+
+
+def as_array(tensor: Tensor) -> Array:
+    """Return a float64 copy of a tensor's numbers."""
+    return np.array(tensor.detach().cpu().double().numpy())
+
+
+def _named(parameters: Iterable[tuple[str, Tensor]]) -> dict[str, Tensor]:
+    found = {}
+    for pair in parameters:
+        good = isinstance(pair, tuple) and len(pair) == 2 and isinstance(pair[0], str) and isinstance(pair[1], Tensor)
+        if not good:
+            given = type(pair).__name__
+            raise AuditError(f"parameters hold a {given}; give pairs of name and tensor: model.named_parameters()")
+        found[pair[0]] = pair[1]
+    return found
