@@ -14,7 +14,7 @@ from collections.abc import Sequence
 
 import torch
 
-from bench.core.load import OtherLoad
+from bench.core.environment import OtherLoad
 from bench.core.reasons import Reason
 from bench.core.timing import Stopwatch
 from bench.plan.registry import manifest

@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 
 from bench.cli.main import Parser, guarded
 from bench.cli.options import count
+from bench.core.canonical import stream_seed
 from bench.core.errors import ConfigError
-from bench.core.seeds import stream_seed
 from bench.judge.comparison import ALPHA, LEVEL, Reported, against_reported, holm_over, one_more_error, quantile
 from bench.judge.samples import Samples
 from bench.judge.stats.curves import curve_on_scale

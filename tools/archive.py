@@ -17,13 +17,13 @@ from pathlib import Path
 from bench.cli import FAILED
 from bench.cli.main import Parser, guarded
 from bench.cli.options import existing_folder
+from bench.core.canonical import seal
 from bench.core.errors import StoreError
 from bench.core.files import is_there, remove, write_atomically
 from bench.core.folder import ARCHIVE, FILE, SealedFolder, T
 from bench.core.project import RESULTS
 from bench.core.records import Record
 from bench.core.score_files import merged
-from bench.core.sealed import seal
 from bench.core.store import Store
 from bench.judge.ablation import derived_metrics
 

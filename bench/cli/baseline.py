@@ -19,7 +19,7 @@ from bench.judge.gate.baseline import STAGES, RecipeToDo, in_cost_order, trained
 from bench.plan.costs import estimates, speed_here
 from bench.plan.trained_runs import Selection, TrainedRun
 from bench.run.executors import check_device, is_remote, threads_of_a_fit
-from bench.run.existing import final
+from bench.run.recording import final
 from bench.show.table import Table
 from bench.show.terminal import shown
 

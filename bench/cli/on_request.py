@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 
 from bench.cli import INCOMPLETE
-from bench.cli.training import add_training, check_training, train
+from bench.cli.run import add_training, check_training, train
 from bench.core.text import one_line
 from bench.plan.trained_runs import TrainedRun
 

@@ -22,7 +22,7 @@ from bench.plan.freshness import is_stale
 from bench.plan.seed_batches import arrange, checkpoint_key, fit_keys
 from bench.plan.trained_runs import TrainedRun
 from bench.run.executors import threads_of_a_fit
-from bench.run.existing import existing, is_final
+from bench.run.recording import existing, is_final
 from bench.show.table import Table
 from bench.show.terminal import shown
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from bench.core.errors import DataCorrupt, StoreError
-from bench.core.project import refuse_shipped
+from bench.core.project import IS_CLONE, TOP
 from bench.core.text import one_line
 
 LONGEST = 300  # characters that an error quotes of what was found
@@ -231,3 +231,12 @@ def sweep(folders: Iterable[Path]) -> None:
                     status = path.lstat()
                     if stat.S_ISREG(status.st_mode) and time.time() - status.st_mtime > LEFTOVER_S:
                         path.unlink()
+
+
+def refuse_shipped(path: Path) -> None:
+    """Raise StoreError for a path inside an installed package, whose files all users share; a clone may be changed."""
+    if not IS_CLONE and path.resolve().is_relative_to(TOP):
+        raise StoreError(
+            f"{path} belongs to the installed package, whose files are only read; name a folder of your own "
+            "(--results, --data-dir, --output or --to)"
+        )

@@ -16,10 +16,9 @@ from typing import Generic, TypeVar
 
 import msgspec
 
-from bench.core.canonical import plain
+from bench.core.canonical import LARGEST_RECORD, OLDER, OlderForm, Sealed, plain, read_sealed, seal, shorten, unseal
 from bench.core.errors import DataCorrupt, StoreError
 from bench.core.files import is_there, names_in, read_file, reason, write_atomically
-from bench.core.sealed import LARGEST_RECORD, OLDER, OlderForm, Sealed, read_sealed, seal, shorten, unseal
 from bench.core.text import counted, one_line
 
 T = TypeVar("T", bound=Sealed)

@@ -18,8 +18,7 @@ import msgspec
 
 from bench.core import environment
 from bench.core.errors import DataCorrupt, StoreError
-from bench.core.files import is_there, opened_file, read_file, reason, remove, write_atomically
-from bench.core.project import refuse_shipped
+from bench.core.files import is_there, opened_file, read_file, reason, refuse_shipped, remove, write_atomically
 
 FOLDER = "locks"
 LARGEST_NOTE = 1 << 16

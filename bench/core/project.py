@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from bench.core.errors import StoreError
-
 _ABOVE = Path(__file__).resolve().parents[2]
 IS_CLONE = (_ABOVE / "pyproject.toml").is_file()
 TOP = _ABOVE if IS_CLONE else _ABOVE / "bench" / "_data"
@@ -27,12 +25,3 @@ def usual_results(*kinds: str) -> Path:
         kinds: the user's folder is taken if it has one of these folders; by default `records`.
     """
     return OWN if any((OWN / kind).is_dir() for kind in kinds or ("records",)) else RESULTS
-
-
-def refuse_shipped(path: Path) -> None:
-    """Raise StoreError for a path inside an installed package, whose files all users share; a clone may be changed."""
-    if not IS_CLONE and path.resolve().is_relative_to(TOP):
-        raise StoreError(
-            f"{path} belongs to the installed package, whose files are only read; name a folder of your own "
-            "(--results, --data-dir, --output or --to)"
-        )

@@ -12,8 +12,8 @@ from contextlib import AbstractContextManager
 
 import torch
 
+from bench.core.canonical import stream_seed as stream_seed
 from bench.core.noise import fill_normals, fill_words
-from bench.core.seeds import stream_seed as stream_seed
 
 _BLOCK = 16  # of normals in PyTorch's generator on a CPU (`normal_fill` of its DistributionTemplates.h)
 

@@ -17,12 +17,10 @@ from pathlib import Path
 from typing import TypeVar
 
 from bench.core.errors import ConfigError, DataCorrupt, DataMissing, MissingFramework
-from bench.core.files import is_there, read_file, reason, write_atomically
-from bench.core.project import refuse_shipped
+from bench.core.files import is_there, read_file, reason, refuse_shipped, write_atomically
 from bench.data import notmnist
-from bench.data.idx import GZIP_MAGIC, decode_idx, file_limit, read_idx
+from bench.data.files import GZIP_MAGIC, STORED_NAME, copy_at, decode_idx, file_limit, find_in, layouts, read_idx
 from bench.data.manifest import DataFile, DatasetManifest, datasets_folder, manifest
-from bench.data.places import STORED_NAME, copy_at, find_in, layouts
 from bench.data.torchvision_shim import import_datasets
 
 ATTEMPTS = 3

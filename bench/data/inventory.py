@@ -8,9 +8,8 @@ from pathlib import Path
 
 from bench.core.errors import DataCorrupt, DataMissing
 from bench.data import notmnist
-from bench.data.idx import read_idx
+from bench.data.files import find, find_copy, read_idx
 from bench.data.manifest import ALL_NAMES, DataFile, DatasetManifest, manifest
-from bench.data.places import find, find_copy
 
 
 @dataclass(frozen=True)

@@ -21,9 +21,8 @@ import numpy as np
 import numpy.typing as npt
 
 from bench.core.files import corrupt, read_file
-from bench.data.idx import check_hash
+from bench.data.files import check_hash, find_copy
 from bench.data.manifest import DatasetManifest
-from bench.data.places import find_copy
 
 Bytes = npt.NDArray[np.uint8]
 

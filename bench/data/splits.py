@@ -14,9 +14,8 @@ from torch import Tensor
 
 from bench.core.errors import check_known
 from bench.core.streams import generator, normals
-from bench.data.idx import Bytes, read_idx
+from bench.data.files import Bytes, find, find_copy, read_idx
 from bench.data.manifest import TASKS, DataFile, DatasetManifest, manifest
-from bench.data.places import find, find_copy
 from bench.interface import Split
 
 SPLIT_NAMES: tuple[str, ...] = ("train60k", "test10k", "train50k", "heldout10k-of-train")

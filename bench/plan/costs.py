@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 
-from bench.core.load import busy_cores
+from bench.core.environment import busy_cores
 from bench.core.project import RESULTS
 from bench.core.reasons import OTHER_LOAD
 from bench.core.records import Record, StoredNumber

@@ -26,9 +26,7 @@ from bench.core.environment import thread_variables
 from bench.core.errors import BenchError
 from bench.plan import plugins
 from bench.plan.trained_runs import TrainedRun
-from bench.run import output
-from bench.run.events import Ended, EpochEnded, Event, Measuring, Refused, Send, encode
-from bench.run.options import Options
+from bench.run.events import Ended, EpochEnded, Event, Measuring, Options, Refused, Send, encode, keep
 
 Work = Callable[[Send], object]
 """What a child process does; it must be a function that can be pickled."""
@@ -57,7 +55,10 @@ def forked(
     os.setsid()
     signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])  # the fork server has it blocked
     _adopt_orphans()
-    output.keep(os.open(printed, os.O_RDWR | os.O_APPEND))
+    try:
+        keep(os.open(printed, os.O_RDWR | os.O_APPEND))
+    except FileNotFoundError:  # the run has ended, perhaps while the fork server still imported
+        leave(GONE)
     os.environ.update(thread_variables(threads))
     # A library may make locks here (tqdm does). By default, this process would use a fork server too, and its locks
     # would have names in the system, which Python removes when a process ends regularly. This process does not end so,

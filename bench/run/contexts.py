@@ -26,8 +26,7 @@ from bench.interface import Context, Posterior
 from bench.plan.recipes import profile
 from bench.plan.seed_batches import is_checkpoint_of
 from bench.plan.trained_runs import TrainedRun
-from bench.run.events import EpochEnded, Send, Warned, losses
-from bench.run.options import Options
+from bench.run.events import EpochEnded, Options, Send, Warned, losses
 
 Measure = Callable[[Posterior, int], Mapping[str, float]]
 

@@ -1,12 +1,16 @@
-"""Events: a child process sends them to the run as lines of JSON, and the run passes them to its watcher.
+"""What a run tells its child processes: options. What they tell the run: events, as lines of JSON, and their output.
 
-The field `kind` of the JSON names the type of the event.
+The field `kind` of the JSON names the type of the event; the run passes events to its watcher. Output goes to a file.
+If a trained run fails, its record gets the end.
 """
 
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TypeAlias
 
 import msgspec
@@ -14,7 +18,24 @@ import msgspec
 from bench.core.reasons import in_words
 from bench.core.records import Record
 from bench.core.text import FRACTION, encodable
+from bench.plan import plugins
 from bench.plan.recipes import profile
+
+
+@dataclass(frozen=True)
+class Options:
+    """The options that every child process of a run gets."""
+
+    root: str  # results folder
+    data_dir: Path | None = None  # the user's folder of data sets, which is searched first
+    threads: int | None = None
+    retain: bool = True  # store the fitted posterior, for more protocols and for `predict`
+    approaches: str = field(
+        default_factory=plugins.path
+    )  # $BNN_BENCH_APPROACHES: folders or files NAME.py, with os.pathsep between them
+    checkpoint_every_s: float | None = None  # least time between checkpoints; None: the default of `contexts`
+    memory_mib: float | None = None  # most address space of a child process
+    at_once: int = 1  # fits at a time on this machine
 
 
 class _Event(msgspec.Struct, frozen=True, tag_field="kind", omit_defaults=True):
@@ -80,6 +101,9 @@ Event: TypeAlias = Started | EpochEnded | Measuring | Recorded | Warned | Waitin
 Send: TypeAlias = Callable[[Event], object]
 
 RESULT_METRICS = ("accuracy", "rmse")  # the first that a record has is its `Recorded.result`
+KEPT_BYTES = 16 << 10
+STDOUT, STDERR = 1, 2
+_kept: list[int] = []  # STDERR, once `keep` was called
 _decoder: msgspec.json.Decoder[Event] = msgspec.json.Decoder(Event)
 
 
@@ -116,3 +140,21 @@ def encode(event: Event) -> bytes:
 def decode(line: bytes) -> Event:
     """Return the event of a line; raises msgspec.DecodeError if the line is not an event."""
     return _decoder.decode(line)
+
+
+def keep(descriptor: int) -> None:
+    """Send standard output and error to a file, which is open for reading and writing; also of later subprocesses."""
+    for stream in (STDOUT, STDERR):
+        os.dup2(descriptor, stream)
+    _kept.append(STDERR)
+
+
+def printed() -> str:
+    """Return the end of this process's output; '' if `keep` was not called, because the user sees the output."""
+    return tail(STDERR) if _kept else ""
+
+
+def tail(descriptor: int) -> str:
+    """Return the last KEPT_BYTES of a file as text, without moving its position."""
+    start = max(0, os.fstat(descriptor).st_size - KEPT_BYTES)
+    return os.pread(descriptor, KEPT_BYTES, start).decode(errors="replace").strip()

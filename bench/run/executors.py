@@ -17,8 +17,7 @@ from typing import Protocol, TypeVar
 from bench.core.errors import ConfigError, unknown_name
 from bench.plan.trained_runs import TrainedRun
 from bench.run.child import do
-from bench.run.events import Event, Tick
-from bench.run.options import Options
+from bench.run.events import Event, Options, Tick
 from bench.run.supervisor import POLL_S, Events, supervise
 
 EXECUTORS = ("process", "inline")

@@ -14,9 +14,9 @@ import torch
 from torch import Tensor
 
 from bench.core import environment, timing
+from bench.core.environment import OtherLoad
 from bench.core.errors import Diverged, StoreError, Unsupported
 from bench.core.fits import FitInfo, read_posterior
-from bench.core.load import OtherLoad
 from bench.core.precision import dtype_of
 from bench.core.reasons import RESUMED, SEEDS_TOGETHER, Reason, message_reason
 from bench.core.records import NetworkSize, Provenance, Timings, Versions
@@ -33,8 +33,7 @@ from bench.plan.seed_batches import checkpoint_key, fit_keys
 from bench.plan.source_code import source_files
 from bench.plan.trained_runs import TrainedRun
 from bench.run.contexts import Measure, RunContext, SeedBatch
-from bench.run.events import Send, Warned
-from bench.run.options import Options
+from bench.run.events import Options, Send, Warned
 
 
 def _load_train(trained_runs: Sequence[TrainedRun], options: Options) -> tuple[Split, Tensor | None, Task]:
@@ -43,7 +42,7 @@ def _load_train(trained_runs: Sequence[TrainedRun], options: Options) -> tuple[S
         train = toy_split().to(torch.device("cpu"), dtype_of(trained_runs[0].precision))
         rows = torch.arange(len(train)).expand(len(trained_runs), -1) if len(trained_runs) > 1 else None
         return train, rows, Task("regression", n_outputs=1, n_train=len(train), n_inputs=1)
-    data_dir, task = options.data_path(), profile(trained_runs[0].profile).task
+    data_dir, task = options.data_dir, profile(trained_runs[0].profile).task
     if len(trained_runs) == 1:
         train, rows = load_split(trained_runs[0].split, trained_runs[0].seed, data_dir, task), None
     else:
@@ -119,7 +118,7 @@ def _epoch_measures(trained_runs: Sequence[TrainedRun], options: Options) -> lis
 
 def protocol_for(trained_run: TrainedRun, name: str, options: Options) -> Protocol:
     """Return the protocol of this name for the fit of a trained run."""
-    data_dir = options.data_path()
+    data_dir = options.data_dir
     entry, budget = manifest(trained_run.approach), profile(trained_run.profile)
     device, dtype = torch.device(trained_run.device), dtype_of(trained_run.precision)
     return protocol_of(entry, name, trained_run.seed, budget, data_dir, device, dtype)

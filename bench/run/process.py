@@ -11,8 +11,8 @@ import msgspec
 import torch
 
 from bench.core import environment, timing
+from bench.core.environment import OtherLoad
 from bench.core.errors import BenchError, Diverged, Unsupported
-from bench.core.load import OtherLoad
 from bench.core.precision import check_gpu, computing_in, without_denormals
 from bench.core.reasons import Reason, message_reason
 from bench.core.records import SCHEMA, Arrays, Record
@@ -24,11 +24,9 @@ from bench.plan.recipes import build, profile, resolve
 from bench.plan.registry import manifest
 from bench.plan.seed_batches import fit_keys
 from bench.plan.trained_runs import TrainedRun
-from bench.run import output
 from bench.run.contexts import OrphanedError
-from bench.run.events import Measuring, Send, Started
+from bench.run.events import Measuring, Options, Send, Started, printed
 from bench.run.fitting import Fit, fit, protocol_for
-from bench.run.options import Options
 from bench.run.recording import empty_record, write_or_say_why
 
 Fits = Mapping[str, Fit | Reason | Exception]  # by fit key: the fit, why it diverged, or the error that ended it
@@ -99,9 +97,8 @@ def _failed(trained_run: TrainedRun, error: Exception) -> Record:
         "place": place,
     }
     detail = "".join(traceback.format_exception(error))
-    printed = output.printed()
-    if printed:
-        detail += f"\nprinted by the child process:\n{printed}"
+    if output := printed():
+        detail += f"\nprinted by the child process:\n{output}"
     return empty_record(trained_run, "failed", Reason("error", values), torch.get_num_threads(), detail)
 
 

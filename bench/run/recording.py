@@ -1,8 +1,10 @@
-"""Make the record of a trained run that has no numbers, and write records."""
+"""Records of trained runs: which a second run keeps, what one without numbers says, and how one is written."""
 
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Mapping
+from pathlib import Path
 
 import msgspec
 
@@ -13,10 +15,44 @@ from bench.core.records import LONGEST_DETAIL, SCHEMA, Outcome, Record, Timings
 from bench.core.row_scores import Scores
 from bench.core.store import Store
 from bench.core.text import encodable
+from bench.plan.freshness import is_stale
 from bench.plan.trained_runs import TrainedRun
 from bench.run.events import Recorded, recorded
 
+FINAL = ("done", "diverged")  # a second run does not repeat trained runs with these outcomes
 LONGEST_LINE = 2_000  # characters of a line of a traceback
+
+
+def existing(trained_run: TrainedRun, store: Store) -> Record | None:
+    """Return the stored record of a trained run, or None."""
+    found = store.find(trained_run.naming())
+    if found is not None and store.has_damaged_scores(found):
+        return None  # the trained run is measured again, with its stored fit if there is one
+    return found
+
+
+def is_final(record: Record, data_dir: Path | None = None) -> bool:
+    """Return whether a second run keeps the record.
+
+    It does if the outcome is final, the versions are today's, and no data set that the record lacked is present now.
+    """
+    return record.outcome in FINAL and not is_stale(record) and not is_data_present(record.missing, data_dir)
+
+
+def is_data_present(missing: Mapping[str, Reason], data_dir: Path | None) -> bool:
+    """Return whether a data set that was missing at measurement time, by the keys of its numbers, is present now."""
+    lacking = {key.partition("/")[0] for key, reason in missing.items() if reason.kind == "no-data"}
+    if not lacking:
+        return False
+    from bench.data.inventory import list_datasets  # not at the top: most records lack nothing
+
+    return any(row.present for row in list_datasets(data_dir) if row.optional and row.name in lacking)
+
+
+def final(trained_run: TrainedRun, store: Store, data_dir: Path | None = None) -> Record | None:
+    """Return the stored record of a trained run if a second run keeps it, else None."""
+    record = existing(trained_run, store)
+    return record if record is not None and is_final(record, data_dir) else None
 
 
 def empty_record(

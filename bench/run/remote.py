@@ -21,11 +21,10 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from bench.core.canonical import digest
+from bench.core.canonical import digest, seal
 from bench.core.environment import harness_hash, source_hash
 from bench.core.errors import BenchError, ConfigError, FitCrashed, FitEnded, StoreError
 from bench.core.files import write_atomically
-from bench.core.sealed import seal
 from bench.core.store import Store
 from bench.data.inventory import list_datasets
 from bench.data.manifest import data_hashes
@@ -35,8 +34,7 @@ from bench.plan.seed_batches import checkpoint_key, fit_keys
 from bench.plan.source_code import source_files
 from bench.plan.trained_runs import TrainedRun
 from bench.run.child import do
-from bench.run.events import Event, Recorded, Started, Tick
-from bench.run.options import Options
+from bench.run.events import Event, Options, Recorded, Started, Tick
 from bench.run.supervisor import POLL_S, Events, supervise
 
 try:
@@ -114,7 +112,7 @@ class DaskPool:
             dataclasses.replace(options, threads=options.threads or THREADS),
             {**_archived(store, trained_runs), **_read(store, trained_runs)},
             time_limit_s,
-            code_and_data(trained_runs[0].approach, options.data_path()),
+            code_and_data(trained_runs[0].approach, options.data_dir),
         )
         answer = yield from self._answer(task)
         for path in _paths(store, trained_runs):  # no other file of a worker is written
@@ -224,7 +222,7 @@ def do_task(task: Task, scratch: str | None = None, wanted: Callable[[], bool] =
         for name, content in task.files.items():
             write_atomically(root / name, content)
         try:
-            check_same(task.expected, code_and_data(task.trained_runs[0].approach, options.data_path()))
+            check_same(task.expected, code_and_data(task.trained_runs[0].approach, options.data_dir))
             work = partial(do, task.trained_runs, dataclasses.replace(options, root=folder))
             with contextlib.closing(supervise(work, options.threads, task.time_limit_s)) as events:
                 for event in events:
@@ -244,8 +242,7 @@ def _as_here(options: Options) -> Options:
     for place in options.approaches.split(os.pathsep):
         if place and os.path.exists(place):
             plugins.add_to_path(place)
-    data = options.data_path()
-    data_dir = options.data_dir if data is not None and data.is_dir() else None
+    data_dir = options.data_dir if options.data_dir is not None and options.data_dir.is_dir() else None
     return dataclasses.replace(options, approaches=plugins.path(), data_dir=data_dir)
 
 

@@ -17,11 +17,9 @@ from bench.core.records import Outcome
 from bench.core.store import Store
 from bench.plan.seed_batches import arrange, fit_keys
 from bench.plan.trained_runs import TrainedRun
-from bench.run.events import Event, Measuring, Recorded, Started, Tick, Waiting, recorded
+from bench.run.events import Event, Measuring, Options, Recorded, Started, Tick, Waiting, recorded
 from bench.run.executors import Attempt, Executor, Inline, Processes, run_queue
-from bench.run.existing import final
-from bench.run.options import Options
-from bench.run.recording import empty_record, write_or_say_why
+from bench.run.recording import empty_record, final, write_or_say_why
 
 Tell = Callable[[Sequence[TrainedRun], Event], object]
 
@@ -66,7 +64,7 @@ def run(
     store.check_writable()
     results: dict[str, Result] = {}
     for trained_run in trained_runs:
-        record = final(trained_run, store, options.data_path())
+        record = final(trained_run, store, options.data_dir)
         if record is not None:
             results[trained_run.key] = Result(trained_run, record.outcome, in_words(record.reason), was_there=True)
     queue = arrange(trained_runs, store, finished=results)
@@ -118,7 +116,7 @@ def _run_group(
     results: list[Result] = []
     open_trained_runs = {trained_run.key: trained_run for trained_run in group}
     for trained_run in group:  # another process may have finished it while this one waited for the lock
-        record = final(trained_run, store, options.data_path())
+        record = final(trained_run, store, options.data_dir)
         if record is not None:
             results.append(Result(trained_run, record.outcome, in_words(record.reason), was_there=True))
             tell(group, recorded(trained_run.key, record, was_there=True))

@@ -25,11 +25,13 @@ import psutil
 
 from bench.core.errors import FitCrashed, OutOfTime
 from bench.run.child import GRACE_S, Work, forked
-from bench.run.events import Ended, Event, Refused, Tick, decode
-from bench.run.output import tail
+from bench.run.events import Ended, Event, Refused, Tick, decode, tail
 
 POLL_S = 0.05  # between two looks at a silent child process
 CHUNK_BYTES = 1 << 16  # the size of a pipe's buffer
+# The server imports torch, so that its children start fast. It never computes with torch, so that they start clean.
+# torch.optim imports torch._dynamo at its first use, which takes as long as the rest of torch.
+PRELOADED = ("bench.run.process", "numba", "torch._dynamo")
 
 Events: TypeAlias = Generator[Event, None, None]
 
@@ -78,10 +80,10 @@ def supervise(work: Work, threads: int | None = None, time_limit_s: float | None
 def process_context() -> ForkServerContext:
     """Return the context that starts processes from a fork server, which has imported torch but never used it.
 
-    The server starts here, with Ctrl-C blocked: the run itself ends it, also in the middle of its imports.
+    The server starts here, with Ctrl-C blocked. It ends with its run, but not before its imports are done.
     """
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["bench.run.preload"])
+    context.set_forkserver_preload(list(PRELOADED))
     resource_tracker.ensure_running()  # first: its start ends with SIGINT unblocked
     blocked = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
     try:

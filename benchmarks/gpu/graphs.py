@@ -17,8 +17,8 @@ from functools import partial
 import torch
 from torch import Tensor
 
+from bench.core.environment import OtherLoad
 from bench.core.errors import check_known
-from bench.core.load import OtherLoad
 from bench.core.streams import StepNoise, stream_seed
 from bench.core.text import THREE
 from bench.core.timing import repeat_seconds

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import torch
 
-from bench.core.load import OtherLoad
+from bench.core.environment import OtherLoad
 from bench.core.precision import without_denormals
 from bench.core.reasons import in_words
 from bench.core.timing import Stopwatch

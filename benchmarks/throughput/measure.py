@@ -9,8 +9,8 @@ from pathlib import Path
 
 import torch
 
+from bench.core.environment import OtherLoad
 from bench.core.errors import MissingFramework, Unsupported, check_known
-from bench.core.load import OtherLoad
 from bench.core.precision import without_denormals
 from bench.core.reasons import in_words
 from bench.core.records import Outcome

@@ -13,7 +13,7 @@ import pytest
 
 from bench.cli import INCOMPLETE, USAGE
 from bench.cli.main import main
-from bench.core.sealed import seal
+from bench.core.canonical import seal
 from bench.core.store import Store
 from bench.show import terminal
 from tests.core.test_metric_bounds import FORGERIES

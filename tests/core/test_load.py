@@ -4,13 +4,13 @@ from types import SimpleNamespace
 
 import pytest
 
-from bench.core import load
-from bench.core.load import OtherLoad
+from bench.core import environment
+from bench.core.environment import OtherLoad
 from bench.core.reasons import Reason
 from bench.core.store import Store
 from bench.plan.trained_runs import Selection, trained_runs
 from bench.run import fitting, process
-from bench.run.options import Options
+from bench.run.events import Options
 
 
 @pytest.fixture
@@ -19,18 +19,18 @@ def machine(monkeypatch):
 
     class Machine:
         def set(self, now: float, user: float, own: float, idle: float = 0.0) -> None:
-            monkeypatch.setattr(load.time, "monotonic", lambda: now)
-            monkeypatch.setattr(load, "_own_s", lambda: own)
+            monkeypatch.setattr(environment.time, "monotonic", lambda: now)
+            monkeypatch.setattr(environment, "_own_s", lambda: own)
             times = SimpleNamespace(user=user, nice=0.3, system=0.2, idle=idle, iowait=0.07, steal=0.5, guest=0.99)
-            monkeypatch.setattr(load.psutil, "cpu_times", lambda: times)
+            monkeypatch.setattr(environment.psutil, "cpu_times", lambda: times)
 
-    monkeypatch.setattr(load.environment, "load_average", lambda: 50.0)  # not used where there is a count
+    monkeypatch.setattr(environment, "load_average", lambda: 50.0)  # not used where there is a count
     return Machine()
 
 
 def test_others_are_what_the_machine_has_worked_less_our_own(machine):
     # 20 s of work in 10 s, 18 s of it ours: others worked 2 s, a fifth of a core. The limit is 0.2 x 10 + 0.1 = 2.1 s.
-    for user, reason in [(20.0, []), (20.09, []), (20.11, [load.REASON]), (60.0, [load.REASON])]:
+    for user, reason in [(20.0, []), (20.09, []), (20.11, [environment.REASON]), (60.0, [environment.REASON])]:
         machine.set(now=100.0, user=5.0, own=5.0)
         other = OtherLoad(threads=2)
         machine.set(now=110.0, user=5.0 + user, own=5.0 + 18.0, idle=40.0)
@@ -46,19 +46,19 @@ def test_moments_too_short_for_the_count_are_not_judged_by_it(machine):
 
 
 def test_the_machine_has_worked_what_a_process_has_worked():
-    before, own_before = load.machine_worked_s(), load._own_s()
-    while load._own_s() < own_before + 0.3:
+    before, own_before = environment.machine_worked_s(), environment._own_s()
+    while environment._own_s() < own_before + 0.3:
         pass
-    assert load.machine_worked_s() - before > 0.3 - load.COARSE_S
+    assert environment.machine_worked_s() - before > 0.3 - environment.COARSE_S
 
 
 def test_without_the_count_the_load_average_decides(monkeypatch):
     def unknown():
         raise FileNotFoundError("/proc/stat")
 
-    monkeypatch.setattr(load.psutil, "cpu_times", unknown)
-    for average, reason in [(2.75, []), (2.76, [load.REASON])]:
-        monkeypatch.setattr(load.environment, "load_average", lambda average=average: average)
+    monkeypatch.setattr(environment.psutil, "cpu_times", unknown)
+    for average, reason in [(2.75, []), (2.76, [environment.REASON])]:
+        monkeypatch.setattr(environment, "load_average", lambda average=average: average)
         assert OtherLoad(threads=2).reasons() == reason
 
 
@@ -66,9 +66,9 @@ def test_without_the_count_the_load_average_decides(monkeypatch):
     ("training", "measuring", "expected"),
     [
         ([], [], []),
-        ([], [load.REASON], [load.REASON]),
-        ([load.REASON], [load.REASON], [load.REASON]),
-        ([Reason("resumed")], [load.REASON], [Reason("resumed"), load.REASON]),
+        ([], [environment.REASON], [environment.REASON]),
+        ([environment.REASON], [environment.REASON], [environment.REASON]),
+        ([Reason("resumed")], [environment.REASON], [Reason("resumed"), environment.REASON]),
     ],
 )
 def test_times_count_where_nothing_else_worked_while_training_or_measuring(
@@ -96,14 +96,14 @@ def test_times_count_where_nothing_else_worked_while_training_or_measuring(
 )
 def test_a_machine_is_busy_if_others_leave_too_few_cores(worked_s, threads, expected, monkeypatch):
     now = [100.0]
-    monkeypatch.setattr(load.time, "monotonic", lambda: now[0])
-    monkeypatch.setattr(load.time, "sleep", lambda seconds: now.__setitem__(0, now[0] + seconds))
-    monkeypatch.setattr(load.psutil, "cpu_count", lambda: 2)
-    monkeypatch.setattr(load, "machine_worked_s", lambda: 7.0 if now[0] == 100.0 else 7.0 + worked_s)
-    found = load.busy_cores(threads)
+    monkeypatch.setattr(environment.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(environment.time, "sleep", lambda seconds: now.__setitem__(0, now[0] + seconds))
+    monkeypatch.setattr(environment.psutil, "cpu_count", lambda: 2)
+    monkeypatch.setattr(environment, "machine_worked_s", lambda: 7.0 if now[0] == 100.0 else 7.0 + worked_s)
+    found = environment.busy_cores(threads)
     assert found == (None if expected is None else pytest.approx(expected))
 
 
 def test_a_machine_without_a_count_is_not_called_busy(monkeypatch):
-    monkeypatch.setattr(load, "machine_worked_s", lambda: None)
-    assert load.busy_cores(1) is None
+    monkeypatch.setattr(environment, "machine_worked_s", lambda: None)
+    assert environment.busy_cores(1) is None

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from bench.cli.main import main
+from bench.core.canonical import seal
 from bench.core.metric_table import unit_of
-from bench.core.sealed import seal
 from bench.core.store import Store
 from bench.judge.ablation.derived_metrics import folder
 from tests.synthetic import record

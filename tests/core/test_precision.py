@@ -10,7 +10,7 @@ from bench.core.reasons import in_words
 from bench.core.store import Store
 from bench.plan.trained_runs import Selection, trained_runs
 from bench.run import process
-from bench.run.options import Options
+from bench.run.events import Options
 from tests.run.toys import go
 
 CPU, GPU = torch.device("cpu"), torch.device("cuda")

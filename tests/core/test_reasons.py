@@ -2,10 +2,9 @@
 
 import pytest
 
-from bench.core.canonical import plain
+from bench.core.canonical import plain, seal
 from bench.core.errors import StoreError
 from bench.core.reasons import LONGEST, Reason, in_words, message_reason
-from bench.core.sealed import seal
 from bench.core.store import Store
 from tests.synthetic import read_record, record
 

@@ -11,11 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
 
-from bench.core.canonical import canonical, digest, digest_of_json
+from bench.core.canonical import canonical, digest, digest_of_json, seal, unseal
 from bench.core.errors import StoreError
 from bench.core.reasons import message_reason
 from bench.core.records import SCHEMA, Record
-from bench.core.sealed import seal, unseal
 from bench.core.store import Store
 from tests.core.stores import record
 from tests.synthetic import read_record

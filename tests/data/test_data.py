@@ -18,10 +18,9 @@ from hypothesis import strategies as st
 from bench.core.errors import ConfigError
 from bench.core.streams import generator
 from bench.data.fetching import fetch
-from bench.data.idx import read_idx
+from bench.data.files import COPY_VARIABLE, read_idx
 from bench.data.inventory import list_datasets, verify
 from bench.data.manifest import ALL_NAMES, data_hashes, datasets_folder, manifest
-from bench.data.places import COPY_VARIABLE
 from bench.data.splits import load_ood, load_split, split_hash, toy_split
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -14,7 +14,7 @@ import pytest
 from bench.core.errors import ConfigError, DataCorrupt, DataMissing, MissingFramework, StoreError
 from bench.data import fetching, torchvision_shim
 from bench.data.fetching import fetch
-from bench.data.idx import read_idx
+from bench.data.files import read_idx
 from bench.data.manifest import manifest
 from tests.data.small_sets import (
     IMAGES,

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from bench.core.errors import DataCorrupt
-from bench.data.idx import decode_idx, read_idx
+from bench.data.files import decode_idx, read_idx
 from tests.data.small_sets import IMAGES, LABELS, PIXELS, fashion, one_line, put_fashion, sha256
 
 

@@ -10,9 +10,9 @@ from pathlib import Path
 
 from bench.core.metric_table import metrics
 from bench.judge.ablation.derived_metrics import VERSION
+from bench.plan.freshness import PROTOCOLS
 from bench.plan.recipes import resolve
 from bench.plan.registry import manifest, manifests
-from bench.plan.versions import PROTOCOLS
 from tests.golden.numbers import PARTS, complaints
 from tests.golden.paths import MEASURES, STREAMS, paths
 

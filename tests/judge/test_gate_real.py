@@ -12,7 +12,7 @@ from bench.judge.gate.fresh import fresh_trained_runs, run_fresh
 from bench.judge.gate.judge import FAIL, PASS, judge
 from bench.plan.recipes import PROFILES, Profile, build
 from bench.run import process
-from bench.run.options import Options
+from bench.run.events import Options
 from bench.run.runner import run
 from benchmarks.power import FAULTS, planted
 from tests.run.watching import Recorder

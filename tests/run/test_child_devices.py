@@ -7,7 +7,7 @@ import torch
 from bench.core.store import Store
 from bench.plan.trained_runs import Selection, trained_runs
 from bench.run import contexts, fitting
-from bench.run.options import Options
+from bench.run.events import Options
 
 MLP = trained_runs(Selection(approaches=("mlp",), profile="smoke"))[0]
 

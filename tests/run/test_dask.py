@@ -21,9 +21,8 @@ from bench.core.files import write_atomically
 from bench.core.store import Store
 from bench.plan.trained_runs import Selection, trained_runs
 from bench.run import remote
-from bench.run.events import Recorded, Started
+from bench.run.events import Options, Recorded, Started
 from bench.run.executors import open_executor
-from bench.run.options import Options
 from bench.run.remote import Answer, Task, check_same, code_and_data, do_task
 from bench.run.runner import run
 from tests.run.watching import Recorder, assert_equal, results
@@ -315,10 +314,10 @@ def test_a_stale_record_is_no_result_of_a_worker_that_crashed(tmp_path):
 
 def test_a_worker_uses_its_own_data_where_the_runs_folder_is_not_there(tmp_path, monkeypatch):
     monkeypatch.setenv(remote.plugins.VARIABLE, str(tmp_path))
-    options = Options("results", data_dir=str(tmp_path), approaches="/nowhere")
+    options = Options("results", data_dir=tmp_path, approaches="/nowhere")
     found = remote._as_here(options)
-    assert (found.data_dir, found.approaches) == (str(tmp_path), str(tmp_path))
-    assert remote._as_here(dataclasses.replace(options, data_dir="/nowhere")).data_dir is None
+    assert (found.data_dir, found.approaches) == (tmp_path, str(tmp_path))
+    assert remote._as_here(dataclasses.replace(options, data_dir=Path("/nowhere"))).data_dir is None
 
 
 @pytest.mark.parametrize(

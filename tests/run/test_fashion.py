@@ -128,7 +128,7 @@ def test_a_run_learns_clothes_and_says_so(small, tmp_path):
 
 
 def test_without_the_training_file_a_run_says_in_one_line_how_to_get_it(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr("bench.data.places.is_there", lambda path: "fashion_train" not in str(path))
+    monkeypatch.setattr("bench.data.files.is_there", lambda path: "fashion_train" not in str(path))
     assert main(["run", "mlp", "--task", "fashion", "--results", str(tmp_path)]) == USAGE
     said = capsys.readouterr().err.strip()
     assert "data fetch fashion_train" in said

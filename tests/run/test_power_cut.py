@@ -16,8 +16,7 @@ import pytest
 from bench.core import files
 from bench.core.store import Store
 from bench.plan.trained_runs import Selection, trained_runs
-from bench.run.events import Recorded
-from bench.run.options import Options
+from bench.run.events import Options, Recorded
 from bench.run.process import work
 from bench.run.runner import run
 from tests.run.watching import Recorder

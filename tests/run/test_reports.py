@@ -5,8 +5,8 @@ import pytest
 from bench.core.reasons import LONGEST, in_words, message_reason
 from bench.core.records import LONGEST_DETAIL
 from bench.core.store import Store
-from bench.run.existing import existing
-from bench.run.options import Options
+from bench.run.events import Options
+from bench.run.recording import existing
 from bench.run.runner import run
 from tests.run.outside import chosen, put
 from tests.run.watching import Recorder

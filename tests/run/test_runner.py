@@ -18,9 +18,8 @@ from bench.data.manifest import data_hashes
 from bench.plan import freshness, registry
 from bench.plan.freshness import is_stale, why_stale
 from bench.plan.trained_runs import Selection, trained_runs
-from bench.run.events import EpochEnded, Recorded
-from bench.run.existing import existing, is_final
-from bench.run.options import Options
+from bench.run.events import EpochEnded, Options, Recorded
+from bench.run.recording import existing, is_final
 from bench.run.runner import run
 from bench.run.supervisor import process_context
 from tests import synthetic

@@ -12,10 +12,9 @@ from bench.core.store import Store
 from bench.plan.registry import manifests
 from bench.plan.trained_runs import Selection, trained_runs
 from bench.run import contexts
-from bench.run.events import EpochEnded, Recorded, Warned
+from bench.run.events import EpochEnded, Options, Recorded, Warned
 from bench.run.executors import Inline
-from bench.run.existing import existing
-from bench.run.options import Options
+from bench.run.recording import existing
 from bench.run.runner import run
 from tests.run.outside import chosen
 from tests.run.toys import go, published, records, stopped

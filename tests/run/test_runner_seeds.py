@@ -18,9 +18,8 @@ from bench.plan import seed_batches
 from bench.plan.costs import estimate
 from bench.plan.trained_runs import Selection, trained_runs
 from bench.run import fitting
-from bench.run.events import EpochEnded, Measuring, Recorded, Started, Waiting
-from bench.run.existing import existing, is_final
-from bench.run.options import Options
+from bench.run.events import EpochEnded, Measuring, Options, Recorded, Started, Waiting
+from bench.run.recording import existing, is_final
 from tests import synthetic
 from tests.run.toys import another_run_holds, close, go, ill_seed, numbers, published, records, stopped
 

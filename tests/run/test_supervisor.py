@@ -17,9 +17,7 @@ from bench.core.errors import BenchError, FitCrashed, OutOfTime
 from bench.core.store import Store
 from bench.plan import plugins, registry
 from bench.run import child, process, supervisor
-from bench.run.events import Recorded, Started, Tick, Waiting
-from bench.run.options import Options
-from bench.run.output import KEPT_BYTES
+from bench.run.events import KEPT_BYTES, Options, Recorded, Started, Tick, Waiting
 from bench.run.runner import run
 from bench.run.supervisor import supervise
 from tests.run.outside import ROOT, TOY, chosen, put
@@ -237,23 +235,6 @@ def test_a_child_ends_with_the_process_that_started_it(tmp_path):
         parent.kill()
         parent.wait()
         started.wait(PATIENCE_S)
-
-
-IMPORTS = (
-    "import os, subprocess as s, sys;"
-    "text = 'import os; from bench.run.preload import import_all; import_all((\"slow\",), os.getppid())';"
-    "child = s.Popen([sys.executable, '-c', text], stdout=sys.stdout); child.wait()"
-)
-
-
-def test_a_fork_server_that_still_imports_ends_with_its_run(tmp_path):
-    (tmp_path / "slow.py").write_text("import os, time\nprint(os.getpid(), flush=True)\ntime.sleep(600)\n")
-    environ = {**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{tmp_path}"}
-    with subprocess.Popen([sys.executable, "-c", IMPORTS], stdout=subprocess.PIPE, text=True, env=environ) as parent:
-        server = psutil.Process(int(parent.stdout.readline()))
-        parent.kill()
-        parent.wait()
-        server.wait(PATIENCE_S)
 
 
 def outside(folder, monkeypatch, name, text=""):

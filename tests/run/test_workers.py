@@ -21,9 +21,8 @@ from bench.judge.gate.config import GATE, load_gate
 from bench.plan.costs import time_for
 from bench.plan.trained_runs import Selection, trained_runs
 from bench.run import process
-from bench.run.events import EpochEnded, Recorded, Started
+from bench.run.events import EpochEnded, Options, Recorded, Started
 from bench.run.executors import FILES, MOST, Processes, most_at_once, open_executor, threads_of_a_fit
-from bench.run.options import Options
 from bench.run.runner import run
 from tests.run.outside import chosen, put_waiting
 from tests.run.watching import Recorder, assert_equal, results

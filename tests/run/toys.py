@@ -9,7 +9,7 @@ from bench.core import locks
 from bench.core.store import Store
 from bench.plan.trained_runs import Selection, trained_runs
 from bench.run import contexts
-from bench.run.options import Options
+from bench.run.events import Options
 from bench.run.runner import run
 from tests.run.watching import Recorder
 

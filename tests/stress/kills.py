@@ -15,7 +15,7 @@ from bench.cli.options import select
 from bench.core.errors import BenchError
 from bench.core.store import Store
 from bench.plan.seed_batches import fit_keys
-from bench.run.options import Options
+from bench.run.events import Options
 from bench.run.progress import Progress
 from bench.run.runner import run
 from tests.stress import comparing

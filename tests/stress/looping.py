@@ -15,7 +15,7 @@ from typing import Any
 
 from bench.core.store import Store
 from bench.plan.trained_runs import Selection, trained_runs
-from bench.run.options import Options
+from bench.run.events import Options
 from bench.run.progress import Progress
 from bench.run.runner import run
 from tests.stress.processes import children, resident_mib

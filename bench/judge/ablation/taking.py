@@ -30,7 +30,7 @@ from bench.measure.protocols import Common
 from bench.plan.freshness import DERIVED, is_fit_stale, versions_of
 from bench.plan.recipes import build, profile, resolve
 from bench.plan.registry import manifest
-from bench.run.existing import is_data_present
+from bench.run.recording import is_data_present
 
 
 def read_missing(

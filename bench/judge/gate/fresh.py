@@ -8,8 +8,8 @@ from bench.core.errors import ConfigError
 from bench.core.store import Store
 from bench.judge.gate.config import Gate
 from bench.plan.trained_runs import TrainedRun
+from bench.run.events import Options
 from bench.run.executors import open_executor, threads_of_a_fit
-from bench.run.options import Options
 from bench.run.runner import Watcher, run
 
 

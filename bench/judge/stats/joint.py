@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
-from bench.core.seeds import stream_seed
+from bench.core.canonical import stream_seed
 from bench.judge.comparison import one_more_error
 from bench.judge.stats.rule import OnScale
 

@@ -14,7 +14,7 @@ import numpy as np
 from PIL import Image
 
 from bench.data import notmnist
-from bench.data.idx import decode_idx
+from bench.data.files import decode_idx
 from bench.data.manifest import DataFile, DatasetManifest, datasets_folder, read_data_manifest
 from tests.stress.fuzz.damage import damaged
 from tests.stress.fuzz.engine import Target

@@ -11,12 +11,11 @@ from hypothesis import strategies as st
 from safetensors.torch import save as safetensors_bytes
 
 from bench.core import locks
-from bench.core.canonical import canonical
+from bench.core.canonical import canonical, seal
 from bench.core.errors import StoreError
 from bench.core.fits import CheckpointInfo, described
 from bench.core.records import Record
 from bench.core.score_files import packed, scores_hash
-from bench.core.sealed import seal
 from bench.core.store import Store, tensor_hash
 from tests.stress.fuzz.damage import Json, damaged
 from tests.stress.fuzz.engine import Target
