@@ -24,8 +24,7 @@ from bench.judge.stats.verdicts import Judgement
 from bench.plan.registry import group_of
 from bench.show.inputs import Inputs
 from bench.show.reasoning import as_json
-from bench.show.screens.own_number import own_json, own_text
-from bench.show.screens.verdict import all_text, ends_text, folded, summary_text
+from bench.show.screens.verdict import all_text, ends_text, folded, own_json, own_text, summary_text
 from bench.show.tables.alternatives import against_json, end_results_against, explained, in_brief
 from bench.show.tables.render import render
 from bench.show.tables.verdicts import load_short_names

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from types import MappingProxyType
-from typing import Literal, TypeAlias, TypeVar
+from typing import Literal, NamedTuple, TypeAlias, TypeVar
 
 from bench.core.reasons import Reason
 
@@ -114,48 +114,83 @@ def metrics() -> Mapping[str, Metric]:
     return MappingProxyType(_DECLARED)
 
 
-_OTHERS: dict[Unit, tuple[str, ...]] = {
-    FRACTION: (
-        "right_when_sure",
-        "fraction_correct",
-        "fraction_incorrect",
-        "fraction_undecided",
+class Others(NamedTuple):
+    """Numbers that only a document's protocol, a regression or a derived metric has."""
+
+    unit: Unit
+    names: str  # divided by spaces
+    definition: str = ""  # '': the table of definitions leaves them out
+    better: Better = "none"
+    source: str = ""
+
+
+OTHERS = (
+    Others(
+        FRACTION,
         "pruned_accuracy",
-        "pruned_used_accuracy",
-        "refusal_rate_of_100_networks",
+        "accuracy of the network of posterior means without the fraction F (pruned_accuracy@F) of all weights, lowest "
+        "|mean| / sigma first (|weight| where there is no sigma)",
+        "higher",
+        "rabanser2017, after Blundell et al. 2015; the table `pruning` has the same for all approaches",
+    ),
+    Others(
+        FRACTION,
+        "fraction_correct fraction_incorrect fraction_undecided",
+        "shares of 100 random images that the median rule answers rightly, answers wrongly, and refuses",
+        source="chopra2018, test of the first 100 shuffled images",
+    ),
+    Others(
+        FRACTION,
         "refusal_rate_upright",
-        "draw_refusal_rate",
-        "mean_network_refusal_rate",
-        "error",
-        "error_of_10_draws",
-        "error_of_draws",
-        "error_at_chosen_epoch",
-        "error_at_best_test_epoch",
-        "pruned_error",
-        "pruned_error_of_draws",
-        "noisy_pruned_error_of_draws",
-        "draw_auroc",
-        "mean_network_auroc",
-        "geometric_accuracy",
+        "refusal_rate of the not-MNIST letters as they are, where the document transposes them",
+        source="control of chopra2018",
     ),
-    GAP: ("draw_ece", "mean_network_ece", "geometric_ece"),
-    NATS: ("draw_nll", "geometric_nll", "train_nll"),
-    ENTROPY: ("mean_network_entropy", "normalised_geometric_entropy"),
-    SIZE: ("weights/std", "toy/rmse", "toy/band_width_near", "toy/band_width_far"),
-    REAL: (
-        "train_loss",
-        "train_loss_sum",
-        "train_loss_per_image",
-        "train_loss_ema",
+    Others(
+        FRACTION,
+        "refusal_rate_of_100_networks",
+        "refusal_rate with the 100 networks that the text names, where the figure was made with 20",
+        source="control of chopra2018",
+    ),
+    Others(
+        REAL,
+        "train_loss train_loss_sum train_loss_per_image train_loss_ema",
+        "the loss of an epoch while it trains: of one step; sum of the batch means; per training image; moving average "
+        "of the batches. pyro_hidden_layer's as published has minus the KL in it, so that lower is not better",
+        "lower",
+        "the documents' training loops",
+    ),
+    Others(
+        REAL,
         "test_loss",
-        "toy/nll",
-        "prediction",
-        "weights/mean",
-        "complexity",
+        "after each epoch, mean over batches of 128: cross-entropy, nats per row (mlp); summed cross-entropy of the "
+        "mean log-probabilities of 5 networks plus the KL's share of a batch, nats per batch (linear_bbb)",
+        "lower",
+        "feldman2018's evaluation",
     ),
-}
-_OTHER_UNITS: Mapping[str, Unit] = {name: unit for unit, names in _OTHERS.items() for name in names}
-"""The units of numbers that only a document's protocol, a regression or a derived metric has."""
+    Others(SIZE, "toy/rmse", "root mean squared error of the posterior mean at the six points", "lower"),
+    Others(
+        SIZE,
+        "toy/band_width_near toy/band_width_far",
+        "mean width of the band between the 2.5 and 97.5 percentiles over draws of the function, without observation "
+        "noise, for x from -5 to 5 and from -100 to 100",
+        source="feldman2018's '95% confidence'",
+    ),
+    Others(
+        REAL, "prediction", "toy/x=100/prediction: what the plain network predicts at x = 100", source="feldman2018"
+    ),
+    Others(
+        FRACTION,
+        "right_when_sure pruned_used_accuracy draw_refusal_rate mean_network_refusal_rate error error_of_10_draws "
+        "error_of_draws error_at_chosen_epoch error_at_best_test_epoch pruned_error pruned_error_of_draws "
+        "noisy_pruned_error_of_draws draw_auroc mean_network_auroc geometric_accuracy",
+    ),
+    Others(GAP, "draw_ece mean_network_ece geometric_ece"),
+    Others(NATS, "draw_nll geometric_nll train_nll"),
+    Others(ENTROPY, "mean_network_entropy normalised_geometric_entropy"),
+    Others(SIZE, "weights/std"),
+    Others(REAL, "toy/nll weights/mean complexity"),
+)
+_OTHER_UNITS: Mapping[str, Unit] = {name: one.unit for one in OTHERS for name in one.names.split()}
 
 
 def name_of(key: str) -> str | None:

@@ -15,7 +15,7 @@ from bench.judge.claims import print_interval
 from bench.judge.comparison import AGREES, DIFFERS
 from bench.judge.stats.papers import claims_by_interpretation, load_papers, paper_claims
 from bench.judge.stats.scales import scale_of
-from bench.show.screens.own_number import own_json, own_text
+from bench.show.screens.verdict import own_json, own_text
 from tests.judge.claims import CLAIMS, Z, results
 from tests.synthetic import record
 

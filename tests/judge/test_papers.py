@@ -4,9 +4,8 @@ from bench.judge.shorter import records_of
 from bench.judge.stats.papers import INTERPRETATIONS, load_papers, paper_claims, paper_verdicts
 from bench.plan.recipes import resolve
 from bench.plan.registry import manifest
-from bench.show.tables.blundell2015 import blundell_table
+from bench.show.tables.blundell2015 import blundell_table, noise_left, worth_of_choices
 from bench.show.tables.blundell2015_answer import can_it_be_reproduced, in_one_line
-from bench.show.tables.blundell2015_choices import noise_left, worth_of_choices
 from tests.judge.claims import results
 from tests.synthetic import record
 

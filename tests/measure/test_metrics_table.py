@@ -20,7 +20,7 @@ from bench.measure.metrics.classification import accuracy, brier
 from bench.measure.metrics.draws import draw_hits, reduce_draws
 from bench.measure.metrics.evaluate import evaluate_classification, evaluate_mean_network, evaluate_ood
 from bench.measure.metrics.shifts import MEASURED, area_key, step_key
-from bench.show.tables import definitions
+from bench.show.tables import lists
 from tests.close import close
 
 
@@ -81,7 +81,7 @@ def test_a_metric_is_computed_stored_and_listed_from_its_declaration_alone(monke
     skill = Metric(
         "made_up_skill", Unit("fraction", -LARGEST, 1), "higher", "skill", "Brier", "test", None, None, 1, made_up_skill
     )
-    for module in (metric_table, evaluate, definitions):
+    for module in (metric_table, evaluate, lists):
         monkeypatch.setattr(module, "metrics", lambda: {"brier": one_of("brier"), "made_up_skill": skill})
     one_of, log_probs = metrics().__getitem__, predictions(5)[0]
     values, _ = classify(5, "weights")
@@ -92,7 +92,7 @@ def test_a_metric_is_computed_stored_and_listed_from_its_declaration_alone(monke
     with pytest.raises(ValueError, match=r"mnist/made_up_skill is 1\.5; allowed are numbers"):
         check_metrics({"mnist/made_up_skill": 1.5})
     unit_of.cache_clear()
-    assert [row[0] for row in definitions.definitions_table().rows[:2]] == ["brier", "made_up_skill"]
+    assert [row[0] for row in lists.definitions_table().rows[:2]] == ["brier", "made_up_skill"]
 
 
 def made_up_skill(probs, labels):

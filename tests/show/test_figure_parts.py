@@ -17,8 +17,8 @@ from bench.plan.registry import ORDER
 from bench.show.figures import forest
 from bench.show.figures.changes import CLEAR, Change, draw_changes
 from bench.show.figures.detection import LOWEST_RATE, roc, thinned
-from bench.show.figures.layout import mosaic, spread
-from bench.show.figures.shift import _draw_shift
+from bench.show.figures.figure import mosaic, spread
+from bench.show.figures.methods import _draw_shift
 from bench.show.figures.style import COLOURS, REPORTED, WIDTH, canvas, look, printed, style
 from bench.show.figures.training import _line
 from bench.show.figures.uncertainty import _pooled, _wilson

@@ -15,7 +15,7 @@ from bench.judge.stats.rule import TOO_FEW
 from bench.show.numbers import NO_CURVE, UNREACHED, refused_for_risk
 from bench.show.page import findings, worth
 from bench.show.page.findings import as_list, sentences
-from bench.show.page.wording import NOT_MEASURED
+from bench.show.page.worth import NOT_MEASURED
 from bench.show.tables import ablation as mistakes_table
 from bench.show.tables.ablation import change
 from bench.show.tables.choice import METRICS, REFUSED, _best

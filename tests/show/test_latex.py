@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from bench.core.text import FRACTION_DIFFERENCE
 from bench.judge.samples import MissingValue, Samples
 from bench.show.table import Measured, Missing, Number, Table
-from bench.show.tables.latex import LONGEST_FLOAT, escape, latex
-from bench.show.tables.render import render
+from bench.show.tables.render import LONGEST_FLOAT, escape_latex, latex, render
 
 PLAIN = set(string.ascii_letters + string.digits + " .,;:!?()+-*/=@'")
 
@@ -41,13 +40,13 @@ def test_a_table_longer_than_a_page_breaks():
 
 @given(st.text())
 def test_no_character_with_a_meaning_is_left(raw):
-    left = escape(raw)
+    left = escape_latex(raw)
     for escaped in (r"\textbackslash{}", r"\textasciicircum{}", r"\textasciitilde{}", r"\textless{}"):
         left = left.replace(escaped, "")
     for escaped in (r"\textgreater{}", r"\textbar{}", "{[}", "{]}", *(f"\\{character}" for character in "{}$&#_%")):
         left = left.replace(escaped, "")
     assert not set(left) & set('\\{}$&#_%^~<>|"`[]\n\r\t')
-    assert escape("".join(character for character in raw if character in PLAIN)).isascii()
+    assert escape_latex("".join(character for character in raw if character in PLAIN)).isascii()
 
 
 def test_latex_accepts_every_character(tmp_path):

@@ -3,7 +3,7 @@
 import sys
 
 from bench.cli.main import main
-from bench.show.tables.libraries import COLUMNS, as_if_n, libraries_table, weights
+from bench.show.tables.lists import LIBRARIES_COLUMNS, as_if_n, libraries_table, weights
 from bench.show.tables.render import markdown
 from elbo_audit.libraries.audited import ObjectiveAudit
 from elbo_audit.libraries.examples import EXAMPLES
@@ -25,7 +25,7 @@ def test_alike_weights_are_one_number_and_unlike_ones_are_named():
 def test_an_example_that_nobody_measured_says_what_to_install():
     table = libraries_table({})
     assert len(table.rows) == len(EXAMPLES)
-    assert all(len(row) == len(COLUMNS) for row in table.rows)
+    assert all(len(row) == len(LIBRARIES_COLUMNS) for row in table.rows)
     assert "pip install torchbnn" in markdown(table)
 
 

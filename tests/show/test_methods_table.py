@@ -11,7 +11,7 @@ from bench.cli.main import main
 from bench.core.store import Store
 from bench.judge.samples import Samples
 from bench.measure.metrics.shifts import STEPS, step_key
-from bench.show.figures import methods, shift
+from bench.show.figures import methods
 from bench.show.figures.methods import LINE, front, label_heights
 from bench.show.figures.style import style
 from bench.show.inputs import Inputs
@@ -206,8 +206,8 @@ def test_the_figures_of_turned_and_moved_digits_have_a_panel_for_each_method():
         for name in ("accuracy", "sure@0.99")
     }
     digits = [made("mlp", "corrected", seed, 0.07, 1, 10) for seed in (0, 1)]
-    assert list(shift.make(inputs(*digits))) == []
-    both = list(shift.make(inputs(*digits, *(shifted("mlp", "corrected", seed, curves) for seed in (0, 1)))))
+    assert list(methods.make(inputs(*digits))) == []
+    both = list(methods.make(inputs(*digits, *(shifted("mlp", "corrected", seed, curves) for seed in (0, 1)))))
     assert [found.name for found in both] == ["shift", "shift-moved"]
     for found, end in zip(both, ends.values(), strict=True):
         assert "Seeds: 2." in found.caption

@@ -21,7 +21,6 @@ from bench.show.figures import (
     methods,
     pruning,
     rabanser,
-    shift,
     training,
     uncertainty,
     votes,
@@ -31,7 +30,7 @@ from bench.show.figures.style import printed, style
 from bench.show.inputs import Inputs
 
 FORMATS = ("svg", "png")
-MODULES: tuple[ModuleType, ...] = (confidence, changes, methods, shift, accuracy, digits, votes, feldman, rabanser)
+MODULES: tuple[ModuleType, ...] = (confidence, changes, methods, accuracy, digits, votes, feldman, rabanser)
 MODULES += (training, forest, uncertainty, detection, pruning, learning, cost)
 """In the order of their figures. The function `make` of each gives its figures, or why they are absent."""
 

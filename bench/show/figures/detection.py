@@ -11,8 +11,7 @@ import numpy as np
 from bench.core.records import Record
 from bench.data.manifest import OOD_LABELS
 from bench.measure.metrics.arrays import FloatArray
-from bench.show.figures.figure import FIELD, Absent, Figure
-from bench.show.figures.layout import small_multiples
+from bench.show.figures.figure import FIELD, Absent, Figure, small_multiples
 from bench.show.figures.style import FAINT, SMALL, WIDTH, Axes, Drawing, canvas, look
 from bench.show.inputs import Inputs
 

@@ -8,8 +8,7 @@ from functools import partial
 from bench.core.errors import BenchError
 from bench.data.splits import load_split
 from bench.measure.metrics.draws import VOTE_DRAWS
-from bench.show.figures.figure import Absent, Figure
-from bench.show.figures.layout import Pixels, mosaic
+from bench.show.figures.figure import Absent, Figure, Pixels, mosaic
 from bench.show.figures.style import INK, WIDTH, Axes, Drawing, canvas
 from bench.show.inputs import Inputs
 

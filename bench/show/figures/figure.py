@@ -1,11 +1,14 @@
-"""What a figure is before it is drawn."""
+"""What a figure is before it is drawn, and what several share: panels in rows, labels apart, images in a mosaic."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from bench.show.figures.style import Drawing
+import numpy as np
+from numpy.typing import NDArray
+
+from bench.show.figures.style import WIDTH, Axes, Drawing, canvas
 
 FIELD = "field"
 """The group of figures that no document has, but that papers on uncertainty usually have."""
@@ -31,3 +34,68 @@ class Absent:
     title: str
     group: str
     reason: str  # a sentence: what is not there, and what would make it
+
+
+Pixels = NDArray[np.float32]
+SIDE = 28  # pixels of an image's side
+
+
+def small_multiples(count: int, height: float, across: str, up: str, columns: int = 3) -> tuple[Drawing, list[Axes]]:
+    """Return a drawing and `count` panels with common, named axes in rows of `columns`, each `height` inches."""
+    rows = -(-count // columns)
+    drawing = canvas(WIDTH, 0.4 + height * rows)
+    panels = drawing.subplots(rows, columns, squeeze=False, sharex=True, sharey=True).reshape(-1)
+    for axes in panels[count:]:
+        axes.set_axis_off()
+    for axes in panels[max(0, count - columns) : count]:  # the lowest of each column names its axis
+        axes.tick_params(labelbottom=True)
+    drawing.supxlabel(across, fontsize=8)
+    drawing.supylabel(up, fontsize=8)
+    return drawing, list(panels[:count])
+
+
+def spread(values: Sequence[float], gap: float) -> list[float]:
+    """Return a place for the label of each value. Labels are at least `gap` apart, in the order of the values.
+
+    The sum of the squared distances from the values is the least possible: labels that would stand too near become one
+    block around their mean.
+    """
+    from scipy.optimize import isotonic_regression  # imported here: a list of the figures does not need it
+
+    order = np.argsort(values, kind="stable")
+    steps = gap * np.arange(len(values))
+    placed = np.empty(len(values))
+    placed[order] = isotonic_regression(np.array(values)[order] - steps).x + steps
+    return [float(place) for place in placed]
+
+
+def mosaic(images: Pixels, columns: int, gap: tuple[int, int]) -> tuple[Pixels, list[tuple[float, float]]]:
+    """Put images [N, 28, 28] side by side on white paper, ink dark.
+
+    Args:
+        images: pixels in [0, 1], 1 is ink.
+        columns: how many in a row.
+        gap: white pixels (below, to the right of) each image.
+
+    Returns:
+        One picture in [0, 1], 1 white, and the place (x, y) of the middle of each image's lower edge.
+    """
+    below, right = gap
+    rows = -(-len(images) // columns)
+    paper = np.ones((rows * (SIDE + below), columns * (SIDE + right) - right), np.float32)
+    places = []
+    for number, image in enumerate(images):
+        top, left = number // columns * (SIDE + below), number % columns * (SIDE + right)
+        paper[top : top + SIDE, left : left + SIDE] = 1 - np.clip(image, 0, 1)
+        places.append((left + (SIDE - 1) / 2, top + SIDE - 0.5))
+    return paper, places
+
+
+def show_image(axes: Axes, image: Pixels) -> None:
+    """Draw one image [28, 28] as ink on paper, without ticks; pixels outside [0, 1] are cut."""
+    axes.imshow(1 - np.clip(image, 0, 1), cmap="gray", vmin=0, vmax=1, interpolation="none")
+    axes.set_xticks([])
+    axes.set_yticks([])
+    axes.grid(visible=False)
+    for edge in ("top", "right", "bottom", "left"):
+        axes.spines[edge].set_visible(False)

@@ -7,8 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from bench.judge.claims import Claim, measured_key
-from bench.show.figures.figure import FIELD, Absent, Figure
-from bench.show.figures.layout import small_multiples
+from bench.show.figures.figure import FIELD, Absent, Figure, small_multiples
 from bench.show.figures.style import FAINT, REPORTED, Axes, Drawing, look
 from bench.show.inputs import Inputs
 

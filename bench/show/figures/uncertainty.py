@@ -10,8 +10,7 @@ import numpy as np
 from bench.core.records import Record
 from bench.judge.samples import metrics_of
 from bench.measure.metrics.arrays import FloatArray
-from bench.show.figures.figure import FIELD, Absent, Figure
-from bench.show.figures.layout import small_multiples, spread
+from bench.show.figures.figure import FIELD, Absent, Figure, small_multiples, spread
 from bench.show.figures.style import FAINT, NARROW, SMALL, WIDTH, Axes, Drawing, Look, canvas, look
 from bench.show.inputs import Inputs, RecordsByRecipe
 

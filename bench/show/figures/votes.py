@@ -11,8 +11,7 @@ import numpy as np
 from bench.core.records import Record
 from bench.measure.metrics.arrays import FloatArray
 from bench.measure.metrics.refusal import MEDIAN_RULE
-from bench.show.figures.figure import Absent, Figure
-from bench.show.figures.layout import Pixels, show_image
+from bench.show.figures.figure import Absent, Figure, Pixels, show_image
 from bench.show.figures.style import INK, SMALL, WIDTH, Axes, Drawing, canvas
 from bench.show.inputs import Inputs, images
 

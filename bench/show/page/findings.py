@@ -17,10 +17,9 @@ from bench.show.figures import confidence as confidence_figure
 from bench.show.figures import forest as end_results_figure
 from bench.show.figures.changes import MISTAKES
 from bench.show.inputs import Inputs
-from bench.show.page.wording import NOT_MEASURED, with_verb
-from bench.show.page.worth import worth
+from bench.show.page.worth import NOT_MEASURED, with_verb, worth
+from bench.show.tables.blundell2015 import noise_left, worth_of_choices
 from bench.show.tables.blundell2015_answer import can_it_be_reproduced, in_one_line
-from bench.show.tables.blundell2015_choices import noise_left, worth_of_choices
 from bench.show.tables.confidence import Confidence, RecipePlace, confidence
 from bench.show.tables.methods_answer import methods_answer, methods_in_short
 from bench.show.with_baseline import MINE

@@ -9,10 +9,16 @@ from bench.judge.alternatives.named import CORRECTED
 from bench.judge.alternatives.weighing import COMMON, OVERWHELMING
 from bench.judge.comparison import ENOUGH
 from bench.show.inputs import Inputs
-from bench.show.page.wording import NOT_MEASURED, with_verb
 from bench.show.tables.ablation import Mistake, mistakes
 from bench.show.tables.alternatives import end_results_against
 from bench.show.tables.verdicts import load_short_names
+
+NOT_MEASURED = "Nothing is measured yet: `python -m bench run --all` makes the records."
+
+
+def with_verb(count: int, one: str, more: str) -> str:
+    """Return a number with the verb that fits it: "1 differs", "2 differ"."""
+    return f"{count} {one if count == 1 else more}"
 
 
 def worth(inputs: Inputs) -> str:

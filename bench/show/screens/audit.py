@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from bench.judge.audit.findings import Finding
 from bench.judge.audit.rules import RULES
 from bench.show.table import EMPTY
-from bench.show.tables.libraries import as_if_n, weights
+from bench.show.tables.lists import as_if_n, weights
 from elbo_audit.libraries.audited import LibraryAudit, ObjectiveAudit
 from elbo_audit.libraries.examples import Example
 

@@ -1,11 +1,11 @@
-"""Tables that list things: every metric, findings of the audit, numbers of papers, origins of records, failures."""
+"""Tables that list things: metrics, findings of the audit, numbers of papers, audited libraries, records."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from bench.core.metric_table import unit_of
+from bench.core.metric_table import OTHERS, Metric, Others, metrics, unit_of
 from bench.core.reasons import in_words
 from bench.core.records import Provenance, Record
 from bench.core.text import THREE
@@ -16,6 +16,8 @@ from bench.judge.samples import MissingValue, Samples
 from bench.judge.stats.papers import OBTAINED, Paper
 from bench.show.inputs import Inputs
 from bench.show.table import Entry, Linked, Measured, Missing, Table, sources_of
+from elbo_audit.libraries.audited import LibraryAudit, ObjectiveAudit
+from elbo_audit.libraries.examples import EXAMPLES, N_TRAIN, Example
 
 AUDIT_COLUMNS = ("rule", "severity", "outcome", "seen", "effect", "remedy")
 NOT_AUDITED = "not applicable"
@@ -112,6 +114,24 @@ def unfinished_table(inputs: Inputs) -> Table:
     return Table("unfinished", "What failed or was left out", caption, columns, rows).of(results)
 
 
+def definitions_table() -> Table:
+    """Return a row for each metric: of the common protocol, then of the documents' protocols and of the toys."""
+    order = ("test", "every", "mean network", "moved", "outside")
+    declared = sorted(metrics().values(), key=lambda one: max(1, order.index(one.rows)))
+    rows = [_definition(one.name, one) for one in declared]
+    rows += [_definition(one.names.replace(" ", ", "), one) for one in OTHERS if one.definition]
+    columns = ["metric", "unit", "better", "definition", "source"]
+    caption = (
+        "First the metrics of classification in the common protocol; then the numbers of the documents' own protocols "
+        "and of the toys. Better: which direction is better; -: neither, or it depends on the rows."
+    )
+    return Table("definitions", "Every metric", caption, columns, rows)
+
+
+def _definition(name: str, one: Metric | Others) -> list[str | None]:
+    return [name, one.unit.name, None if one.better == "none" else one.better, one.definition, one.source or None]
+
+
 METRICS_CAPTION = (
     "One line a metric and data set, named as in the records; table definitions explains each. The corrected recipe of "
     "each approach, or the published one without it; common protocol, means over the seeds that have the metric. The "
@@ -145,3 +165,67 @@ def _entry(found: Samples) -> Entry:
         if found.n
         else Missing(NOT_MEASURED, found.sources)
     )
+
+
+LIBRARIES_COLUMNS = ["example", "version", "KL an epoch", "gradients are slopes", "prior", "as if N", "follows"]
+LIBRARIES_COLUMNS += ["its line", "change", "KL after it"]
+LIBRARIES_CAPTION = (
+    "The objective that each library's README or tutorial trains; for Pyro, which has no such example, a usual one. "
+    f"The network is 784-400-400-10 for N = {N_TRAIN:,} images unless the row names others. In brackets: the batch "
+    "size. Nothing is trained. KL an epoch: how often an epoch counts the KL of a tensor while it counts the data once;"
+    " 1 is an ELBO. W1 to W3 are the weights of the layers, b1 to b3 the biases; one number stands for all equal ones. "
+    "Gradients are slopes: whether autograd's gradient is the slope of the loss. Prior: its standard deviation. As if "
+    "N: the number of training images for which this weight would be right. KL after it: KL an epoch, audited again "
+    "with the change made."
+)
+TENSORS = ("W1", "b1", "W2", "b2", "W3", "b3")
+ALIKE = 0.05  # of a weight: the tolerance of the rule kl-scale
+
+
+def libraries_table(found: Mapping[str, LibraryAudit]) -> Table:
+    """Return a row for each example, also for one that nobody measured."""
+    rows: list[list[Entry]] = []
+    for example in EXAMPLES.values():
+        text = [example.source, example.line, example.change]
+        if example.name not in found:
+            missing_value = MissingValue("not measured", f"nobody has measured it yet; pip install {example.package}")
+            rows.append([_name(example), *[Missing(missing_value)] * 5, *text, Missing(missing_value)])
+            continue
+        one = found[example.name]
+        version = f"{example.package} {one.versions[example.package]}"
+        published = one.published
+        slopes = {"passes": "yes", "fails": "no"}.get(published.slopes, published.slopes)
+        prior = None if published.prior_std is None else f"{published.prior_std:.3g}"
+        measured = [weights(published), slopes, prior, as_if_n(published)]
+        rows.append([_name(example), version, *measured, *text, weights(one.changed)])
+    remarks = sorted({f"torch {one.versions['torch']}" for one in found.values()})
+    return Table("libraries", "Other people's libraries", LIBRARIES_CAPTION, LIBRARIES_COLUMNS, rows, remarks)
+
+
+def _name(example: Example) -> str:
+    return f"{example.name} ({example.batch_size})"
+
+
+def weights(one: ObjectiveAudit) -> str:
+    """Return how often an epoch counts the KL: one number, or one for each tensor."""
+    values = list(one.kl_weights.values())
+    if not values:
+        return "not measured: gradients are no slopes" if one.slopes == "fails" else "not measured"
+    least, most = min(values), max(values)
+    if most - least <= ALIKE * abs(most):
+        return _number(sum(values) / len(values))
+    names = TENSORS if len(values) == len(TENSORS) else one.kl_weights
+    return ", ".join(f"{name} {_number(value)}" for name, value in zip(names, values, strict=True))
+
+
+def _number(value: float) -> str:
+    return f"{float(f'{value:.3g}'):,.0f}" if value >= 1000 else f"{value:.3g}"
+
+
+def as_if_n(one: ObjectiveAudit) -> str | None:
+    """Return the number of training images for which the KL's weight would be right, N / weight; None without one."""
+    values = list(one.kl_weights.values())
+    if not values or min(values) <= 0:
+        return None
+    least, most = (_number(N_TRAIN / value) for value in (max(values), min(values)))
+    return least if max(values) - min(values) <= ALIKE * max(values) else f"{least} to {most}"

@@ -16,6 +16,7 @@ from bench.judge.stats.papers import load_papers
 from bench.plan.registry import group_of
 from bench.show.inputs import Inputs
 from bench.show.table import Table
+from bench.show.tables import lists
 from bench.show.tables.ablation import ablation_table, mistakes_table
 from bench.show.tables.alternatives import alternatives_table, end_results_against
 from bench.show.tables.answer import answer_table
@@ -24,10 +25,7 @@ from bench.show.tables.choice import choice_table
 from bench.show.tables.common import ACCURACY, CALIBRATION, DETECTION, OOD, REFUSAL
 from bench.show.tables.confidence import confidence_table
 from bench.show.tables.declaration import Declaration
-from bench.show.tables.definitions import definitions_table
 from bench.show.tables.further import PRUNING, SPEED, TOYS
-from bench.show.tables.libraries import libraries_table
-from bench.show.tables.lists import audit_tables, metrics_table, papers_table, provenance_table, unfinished_table
 from bench.show.tables.methods import ON_CLOTHES, clothes_table, methods_table
 from bench.show.tables.verdicts import (
     curve_verdicts_table,
@@ -74,11 +72,15 @@ def _ablations(inputs: Inputs) -> Iterator[Table]:
 
 def _audits(inputs: Inputs) -> Iterable[Table]:
     """Give the stored findings of the rules on each document; no code of a document is run for a table."""
-    return audit_tables(audit_documents(list(DOCUMENTS), inputs.numbers))
+    return lists.audit_tables(audit_documents(list(DOCUMENTS), inputs.numbers))
+
+
+def _libraries(_: Inputs) -> Table:
+    return lists.libraries_table(library_audits())
 
 
 def _provenance(inputs: Inputs) -> Table:
-    return provenance_table(inputs.results.records)
+    return lists.provenance_table(inputs.results.records)
 
 
 TABLES = (
@@ -133,8 +135,8 @@ TABLES = (
         lambda m: alternatives_table(m.results, end_results_against(m.results, m.claims)),
         spare=("shared", "protocol", "as alternative"),
     ),
-    TableKind("metrics", "What did every metric give?", metrics_table, spare=("unit", "uniform")),
-    TableKind("definitions", "What does each metric mean?", lambda _: definitions_table(), spare=("source",)),
+    TableKind("metrics", "What did every metric give?", lists.metrics_table, spare=("unit", "uniform")),
+    TableKind("definitions", "What does each metric mean?", lambda _: lists.definitions_table(), spare=("source",)),
     TableKind(
         "answer_*",
         "Where does a reported number of * come from?",
@@ -148,12 +150,14 @@ TABLES = (
         names=lambda: (one.approach for one in (*chosen(()), *chosen(["blundell_bbb"]))),
         spare=("refused", "ECE", "entropy", "NLL"),
     ),
-    TableKind("papers", "What do papers report? Context, never judged.", lambda _: papers_table(load_papers())),
+    TableKind("papers", "What do papers report? Context, never judged.", lambda _: lists.papers_table(load_papers())),
     TableKind(
         "blundell2015", "Do the numbers of the paper behind the tutorials come out?", lambda m: blundell_table(m.paper)
     ),
     TableKind("audit_*", "Which known mistakes does * make?", _audits, names=lambda: DOCUMENTS),
-    TableKind("libraries", "Do other people's libraries train an ELBO?", lambda _: libraries_table(library_audits())),
+    TableKind(
+        "libraries", "Do other people's libraries train an ELBO?", lambda _: lists.libraries_table(library_audits())
+    ),
     TableKind(
         "headlines",
         "How far are our numbers from the end results of each document?",
@@ -161,7 +165,7 @@ TABLES = (
         spare=("unit", "approach", "margin", "difference in margins"),
     ),
     TableKind("provenance", "Which machines, versions and code made the records?", _provenance),
-    TableKind("unfinished", "Which records have no numbers, and why?", unfinished_table),
+    TableKind("unfinished", "Which records have no numbers, and why?", lists.unfinished_table),
 )
 
 
