@@ -21,7 +21,7 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from bench.core.canonical import digest, seal
+from bench.core.canonical import digest
 from bench.core.environment import harness_hash, source_hash
 from bench.core.errors import BenchError, ConfigError, FitCrashed, FitEnded, StoreError
 from bench.core.files import write_atomically
@@ -34,12 +34,12 @@ from bench.plan.seed_batches import checkpoint_key, fit_keys
 from bench.plan.source_code import source_files
 from bench.plan.trained_runs import TrainedRun
 from bench.run.child import do
-from bench.run.events import Event, Options, Recorded, Started, Tick
+from bench.run.events import Event, Options, Started, Tick, recorded
 from bench.run.supervisor import POLL_S, Events, supervise
 
 try:
     import dask
-    from distributed import Client, Future, KilledWorker, get_worker
+    from distributed import Client, KilledWorker, get_worker
 except ImportError as error:
     raise ConfigError("this executor needs Dask distributed: pip install 'bnn-uncertainty-bench[dask]'") from error
 
@@ -48,6 +48,7 @@ THREADS = 1  # default of a fit, so that its numbers do not depend on the worker
 RESOURCE = "GPU"
 TLS = "tls://"
 AT_WORK = ("executing", "long-running")  # Dask's states of a task that a worker does and somebody waits for
+GONE = "the Dask scheduler does not answer any more; the same command goes on where it stopped"
 LOGGERS = ("distributed", "distributed.client", "tornado.application", "asyncio")
 
 
@@ -56,7 +57,7 @@ class Task(NamedTuple):
 
     trained_runs: list[TrainedRun]  # of one seed batch
     options: Options
-    files: dict[str, bytes]  # what the results folder has of them, by path below it
+    files: dict[str, bytes]  # posteriors and checkpoint that the results folder has, by path below it
     time_limit_s: float | None
     expected: dict[str, str]  # `code_and_data` of the machine of the run
 
@@ -65,7 +66,6 @@ class Answer(NamedTuple):
     """The result of a task, even if some of its trained runs have no record."""
 
     files: dict[str, bytes]  # by path below the results folder
-    ended: tuple[Recorded, ...] = ()  # how its trained runs ended
     error: FitEnded | None = None  # why some trained runs have no record
 
 
@@ -82,10 +82,8 @@ class DaskPool:
     def __init__(self, client: Client, gpu: bool, workers: int | None) -> None:
         """Use a connected client, which is closed with the pool.
 
-        Args:
-            client: the client.
-            gpu: give fits only to workers that offer the resource GPU, one fit for each unit.
-            workers: fits at a time; None for as many as the workers have threads (or GPUs).
+        With `gpu`, only workers that offer the resource GPU get fits, one for each unit. `workers` is the number of
+        fits at a time; None for as many as the workers have threads (or GPUs).
         """
         self._client, self._gpu, self._workers = client, gpu, workers
 
@@ -96,7 +94,7 @@ class DaskPool:
         try:
             workers = self._client.scheduler_info(n_workers=-1)["workers"].values()
         except (OSError, KeyError) as error:  # KeyError: the client has given up, and its answer has no workers
-            raise self._gone() from error
+            raise BenchError(GONE) from error
         slots = (worker["resources"].get(RESOURCE, 0) if self._gpu else worker["nthreads"] for worker in workers)
         return max(1, int(sum(slots)))
 
@@ -104,59 +102,52 @@ class DaskPool:
         """See `Executor.run_group`. The event of a record is sent when the record is in the results folder."""
         yield Started(trained_runs[0].key)
         store = Store(Path(options.root))
+        paths = _paths(store, trained_runs)
         task = Task(
-            [
-                dataclasses.replace(trained_run, device=trained_run.device.split(":")[0])
-                for trained_run in trained_runs
-            ],  # a worker sees one GPU
+            # a worker sees one GPU
+            [dataclasses.replace(one, device=one.device.split(":")[0]) for one in trained_runs],
             dataclasses.replace(options, threads=options.threads or THREADS),
-            {**_archived(store, trained_runs), **_read(store, trained_runs)},
+            _read({name: path for name, path in paths.items() if path.suffix == ".safetensors"}),
             time_limit_s,
             code_and_data(trained_runs[0].approach, options.data_dir),
         )
         answer = yield from self._answer(task)
-        for path in _paths(store, trained_runs):  # no other file of a worker is written
-            name = path.relative_to(store.root).as_posix()
-            content = answer.files.get(name)
-            if content is not None and content != task.files.get(name):
-                write_atomically(path, content, store.root)
-        ended = {event.key: event for event in answer.ended}
-        arrived = [one.key for one in trained_runs if one.key in ended and store.find(one.naming()) is not None]
-        for key in arrived:
-            yield ended[key]
-        if len(arrived) < len(trained_runs):
+        written = set()
+        for name, path in paths.items():  # no other file of a worker is written
+            if name in answer.files and answer.files[name] != task.files.get(name):
+                write_atomically(path, answer.files[name], store.root)
+                written.add(path)
+        n_arrived = 0
+        for one in trained_runs:
+            record = store.find(one.naming()) if store.record_path(one.naming()) in written else None
+            if record is not None:
+                n_arrived += 1
+                yield recorded(one.key, record)
+        if n_arrived < len(trained_runs):
             raise answer.error or FitCrashed("its record did not arrive whole")
         with contextlib.suppress(StoreError):  # every record is there; the next run finds the checkpoint
             store.drop_checkpoint(checkpoint_key(trained_runs))
 
     def _answer(self, task: Task) -> Generator[Event, None, Answer]:
         key, resources = f"fit-{uuid.uuid4().hex}", {RESOURCE: 1} if self._gpu else None
+        future = None
         try:
             future = self._client.submit(_on_worker, task, key=key, pure=False, resources=resources)
-        except Exception as error:  # what Dask raises if the scheduler is gone has no class of its own
-            raise self._gone() from error
-        try:
             while not future.done():
                 yield Tick()
-            return self._result(future)
-        finally:
-            with contextlib.suppress(Exception):  # if the scheduler is gone, nothing needs to be cancelled
-                future.cancel()
-
-    def _result(self, future: Future) -> Answer:
-        try:
             answer: Answer = future.result()
         except KilledWorker as error:
             deaths, last = error.allowed_failures + 1, error.last_worker.address
             raise FitCrashed(f"{deaths} workers died in turn while they ran it, the last at {last}") from error
-        except CancelledError as error:
-            raise self._gone() from error
-        except Exception as error:  # any error of a worker; the trained run's record has it
-            raise FitCrashed(f"its worker raised {type(error).__name__}: {error}".splitlines()[0]) from error
+        except Exception as error:  # a worker's or Dask's own: that of a lost scheduler has no class of its own
+            if isinstance(error, CancelledError) or self._client.status != "running":
+                raise BenchError(GONE) from error
+            raise FitCrashed(f"Dask or its worker raised {type(error).__name__}: {error}".splitlines()[0]) from error
+        finally:
+            if future is not None:
+                with contextlib.suppress(Exception):  # if the scheduler is gone, nothing needs to be cancelled
+                    future.cancel()
         return answer
-
-    def _gone(self) -> BenchError:
-        return BenchError("the Dask scheduler does not answer any more; the same command goes on where it stopped")
 
     def close(self) -> None:
         """See `Executor.close`."""
@@ -206,17 +197,13 @@ def _on_worker(task: Task) -> Answer:
 
 
 def do_task(task: Task, scratch: str | None = None, wanted: Callable[[], bool] = lambda: True) -> Answer:
-    """Do a task in a child process and a temporary folder.
+    """Do a task in a child process and a temporary folder below `scratch` (None: where the system makes them).
 
-    Args:
-        task: what to do.
-        scratch: where to make the folder; None for the system's default.
-        wanted: called at each event; if it returns False, the child process is ended.
+    `wanted` is called at each event; if it returns False, the child process is ended.
     """
     multiprocessing.current_process().daemon = False  # a Dask worker is a daemon, and daemons may not have children
     options = _as_here(task.options)
     failure: FitEnded | None = None
-    ended = []
     with tempfile.TemporaryDirectory(prefix="bnn-bench-", dir=scratch) as folder:
         root = Path(folder)
         for name, content in task.files.items():
@@ -230,11 +217,9 @@ def do_task(task: Task, scratch: str | None = None, wanted: Callable[[], bool] =
                         raise FitCrashed("the run does not wait for it any more")
                     if isinstance(event, Tick):
                         time.sleep(POLL_S)
-                    elif isinstance(event, Recorded):
-                        ended.append(event)
         except BenchError as error:
             failure = error if isinstance(error, FitEnded) else FitCrashed(str(error))
-        return Answer(_read(Store(root), task.trained_runs), tuple(ended), failure)
+        return Answer(_read(_paths(Store(root), task.trained_runs)), failure)
 
 
 def _as_here(options: Options) -> Options:
@@ -267,21 +252,18 @@ def check_same(expected: Mapping[str, str], found: Mapping[str, str]) -> None:
             raise ConfigError(f"{socket.gethostname()} lacks the {name} of the run, or has another; put the same there")
 
 
-def _paths(store: Store, trained_runs: Sequence[TrainedRun]) -> list[Path]:
-    """Return where the files of a seed batch are; the scores before the records, which have their hashes."""
+def _paths(store: Store, trained_runs: Sequence[TrainedRun]) -> dict[str, Path]:
+    """Return where the files of a seed batch are, by path below the results folder.
+
+    The scores come before the records, which have their hashes.
+    """
     records = [store.record_path(trained_run.naming()) for trained_run in trained_runs]
     fits = [store.fit_path(key, "posterior") for key in fit_keys(trained_runs)]
     checkpoint = store.fit_path(checkpoint_key(trained_runs), "checkpoint")
-    return [*fits, checkpoint, *(record.with_suffix(".npz") for record in records), *records]
+    found = [*fits, checkpoint, *(record.with_suffix(".npz") for record in records), *records]
+    return {path.relative_to(store.root).as_posix(): path for path in found}
 
 
-def _read(store: Store, trained_runs: Sequence[TrainedRun]) -> dict[str, bytes]:
-    """Return the contents of those files of a seed batch that exist, by path below the results folder."""
-    found = [path for path in _paths(store, trained_runs) if path.is_file()]
-    return {path.relative_to(store.root).as_posix(): path.read_bytes() for path in found}
-
-
-def _archived(store: Store, trained_runs: Sequence[TrainedRun]) -> dict[str, bytes]:
-    """Return the stored records of a seed batch, of which some may be in archives, as files of their own."""
-    found = [record for trained_run in trained_runs if (record := store.find(trained_run.naming())) is not None]
-    return {store.record_path(record).relative_to(store.root).as_posix(): seal(record) for record in found}
+def _read(paths: Mapping[str, Path]) -> dict[str, bytes]:
+    """Return the contents of those files that exist, by name."""
+    return {name: path.read_bytes() for name, path in paths.items() if path.is_file()}

@@ -16,7 +16,7 @@ import msgspec
 import psutil
 import pytest
 
-from bench.core.errors import ConfigError, FitCrashed, OutOfTime, StoreError
+from bench.core.errors import BenchError, ConfigError, FitCrashed, OutOfTime, StoreError
 from bench.core.files import write_atomically
 from bench.core.store import Store
 from bench.plan.trained_runs import Selection, trained_runs
@@ -197,7 +197,7 @@ def fit_task(folder, **changes):
 
 def test_a_task_returns_the_files_of_its_fit_alone(tmp_path):
     answer = do_task(fit_task(tmp_path))
-    assert answer == Answer(answer.files, (Recorded(COMMON[0].key, "done", ""),))
+    assert answer.error is None
     assert sorted(Path(name).suffix for name in answer.files) == [".json", ".npz", ".safetensors"]
     assert list(tmp_path.iterdir()) == []
 
@@ -295,7 +295,7 @@ def test_a_full_disk_ends_no_other_fit(tmp_path, monkeypatch):
 
 
 def test_a_stale_record_is_no_result_of_a_worker_that_crashed(tmp_path):
-    """The folder has the record of an older recipe, in an archive; the worker gets it and sends it back unchanged."""
+    """The folder has the record of an older recipe, in an archive."""
     answer = do_task(fit_task(tmp_path))
     store = Store(tmp_path / "results")
     for name, content in answer.files.items():
@@ -305,11 +305,29 @@ def test_a_stale_record_is_no_result_of_a_worker_that_crashed(tmp_path):
     store.write(stale)
     archive_folder(store.folder)
     store = Store(store.root)
-    crashed = Answer(remote._archived(store, COMMON), error=FitCrashed("its process was ended by SIGSEGV"))
+    crashed = Answer({}, FitCrashed("its process was ended by SIGSEGV"))
     pool = remote.DaskPool(Answering(crashed), gpu=False, workers=1)
     (ended,) = run(COMMON, store, Options(str(store.root)), Recorder(), pool)
     assert (ended.outcome, ended.reason) == ("failed", "its process was ended by SIGSEGV")
     assert Store(store.root).find(COMMON[0].naming()).outcome == "failed"
+
+
+class Refusing:
+    """A client that can submit nothing."""
+
+    def __init__(self, status):
+        self.status = status
+
+    def submit(self, *_, **__):
+        raise TypeError("cannot be pickled\nat all")
+
+
+def test_only_an_error_of_a_client_that_has_lost_its_scheduler_ends_the_run(tmp_path):
+    store = Store(tmp_path)
+    (ended,) = run(COMMON, store, Options(str(tmp_path)), Recorder(), remote.DaskPool(Refusing("running"), False, 1))
+    assert (ended.outcome, ended.reason) == ("failed", "Dask or its worker raised TypeError: cannot be pickled")
+    with pytest.raises(BenchError, match="the Dask scheduler does not answer any more"):
+        run(COMMON, store, Options(str(tmp_path)), Recorder(), remote.DaskPool(Refusing("closed"), False, 1))
 
 
 def test_a_worker_uses_its_own_data_where_the_runs_folder_is_not_there(tmp_path, monkeypatch):
