@@ -4,22 +4,29 @@
 # (Pyro has no types)
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
+from typing import Any
 
 import pyro
 import torch
 from pyro import poutine
-from pyro.distributions import Distribution
+from pyro.distributions import Distribution, MaskedDistribution
+from pyro.distributions.util import scale_and_mask
 from pyro.infer import ELBO, Trace_ELBO
 from pyro.poutine import Trace
+from pyro.poutine.indep_messenger import CondIndepStackFrame
+from pyro.poutine.messenger import Messenger
 from torch import Tensor
 from torch.distributions import Independent, Normal
 
 from elbo_audit.errors import AuditError
 from elbo_audit.factors import Factor, Gaussian
-from elbo_audit.noise import own_noise
+from elbo_audit.noise import noise_of, own_noise
 from elbo_audit.objective import Batch, arguments
+from elbo_audit.streams import generator
 from elbo_audit.torch_objective import TorchObjective
 
 Program = Callable[..., object]  # a model or guide, called with a batch
@@ -32,6 +39,18 @@ _TRANSFORMS: dict[object, Callable[[Tensor], Tensor]] = {  # as in `factors`, wi
 }
 
 
+class _Rows(Messenger):  # type: ignore[misc]  # Pyro has no types
+    """Gives a plate that would draw its rows these rows, so that batches differ while the noise is the same."""
+
+    def __init__(self, plate: str, rows: object) -> None:
+        super().__init__()
+        self.plate, self.rows = plate, rows
+
+    def _pyro_sample(self, msg: dict[str, object]) -> None:
+        if msg["name"] == self.plate and msg["value"] is None:
+            msg["value"] = self.rows
+
+
 class PyroSites:
     """The loss that an SVI step minimises, and the likelihood and KL of the sites."""
 
@@ -42,10 +61,35 @@ class PyroSites:
         self.n_particles = int(getattr(self.estimator, "num_particles", 1))
         if not batches:
             raise AuditError("no batch was given; give three")
+        self.batches = [arguments(batch) for batch in batches]
+        self.plate: CondIndepStackFrame | None = None
+        self._draws_rows = False
         with own_noise(), torch.no_grad():
-            traces = self._traces(*arguments(batches[0]))
+            traces = self._traces(*self.batches[0])
+        self.plate = _subsampling(traces[1])
+        if hasattr(self.estimator, "max_plate_nesting"):  # TraceEnum_ELBO: its first call guesses the nesting
+            with own_noise():
+                self.estimator.differentiable_loss(self.model, self.guide, *self.batches[0])
+        self._let_plate_choose()
         _check_latents(traces[1])
+        self.broadcast = _broadcast(traces[1])  # a sentence on an observed site whose rows broadcast; else ''
         self._used = {name for trace in traces for name, site in trace.nodes.items() if site["type"] == "param"}
+
+    def _let_plate_choose(self) -> None:
+        """Put rows in front of each batch, if the model picks its rows by the indices that a plate draws."""
+        if self.plate is None:
+            return
+        plain, source = self.batches, generator("rows")
+        n_batches = max(len(plain), 3)
+        rows = [source.permutation(self.plate.full_size)[: self.plate.size] for _ in range(n_batches)]
+        self.batches = [(torch.as_tensor(each), *plain[k % len(plain)]) for k, each in enumerate(rows)]
+        self._draws_rows = True
+        values = []
+        for each in self.batches[:2]:
+            with noise_of(0), torch.no_grad():
+                values.append(self.nll(each[0], *plain[0]))
+        if torch.equal(*values):
+            self.batches, self._draws_rows = plain, False  # the model takes them from its arguments
 
     def parameters(self) -> list[tuple[str, Tensor]]:
         """Return the unconstrained leaf tensors of Pyro's store that model and guide use; other models share it."""
@@ -66,14 +110,18 @@ class PyroSites:
             pair.may_be_layer,
         )
 
-    def objective(self, batches: Sequence[Batch], with_kl: bool) -> TorchObjective:
-        """Return the objective on these batches; the KL of the latent sites is of the first."""
-        kl = partial(self.kl, *arguments(batches[0])) if with_kl else None
-        return TorchObjective(self.loss, self.parameters(), batches, self.nll, kl)
+    def objective(self, with_kl: bool) -> TorchObjective:
+        """Return the objective; the KL of the latent sites is of the first batch."""
+        kl = partial(self.kl, *self.batches[0]) if with_kl else None
+        found = TorchObjective(self.loss, self.parameters(), self.batches, self.nll, kl)
+        found.batch_size = self.plate.size if self.plate else found.batch_size
+        return found
 
     def loss(self, *batch: object) -> Tensor:
         """Return the estimator's loss of a batch."""
-        value: Tensor = self.estimator.differentiable_loss(self.model, self.guide, *batch)
+        rows, given = self._split(batch)
+        with rows:
+            value: Tensor = self.estimator.differentiable_loss(self.model, self.guide, *given)
         return value
 
     def nll(self, *batch: object) -> Tensor:
@@ -106,8 +154,16 @@ class PyroSites:
 
     def _traces(self, *batch: object) -> tuple[Trace, Trace]:
         """Return the traces of the guide and of the model on a batch."""
-        guide = poutine.trace(self.guide).get_trace(*batch)
-        return guide, poutine.trace(poutine.replay(self.model, guide)).get_trace(*batch)
+        rows, given = self._split(batch)
+        with rows:
+            guide = poutine.trace(self.guide).get_trace(*given)
+            return guide, poutine.trace(poutine.replay(self.model, guide)).get_trace(*given)
+
+    def _split(self, batch: Batch) -> tuple[AbstractContextManager[object], Batch]:
+        """Return a context in which the plate has the batch's rows, and the arguments of model and guide."""
+        if self.plate is None or not self._draws_rows:
+            return nullcontext(), batch
+        return _Rows(self.plate.name, batch[0]), batch[1:]
 
 
 def _checked_estimator(given: object) -> ELBO:
@@ -128,15 +184,51 @@ def _checked_estimator(given: object) -> ELBO:
 
 def _check_latents(trace: Trace) -> None:
     """Refuse latent sites of single rows: their KL grows with the batch like the likelihood."""
-    sites = {name: site for name, site in trace.nodes.items() if site["type"] == "sample"}
-    plates = {frame.name for site in sites.values() if site["is_observed"] for frame in site["cond_indep_stack"]}
-    for name, site in sites.items():
+    plates = {frame.name for site in _sites(trace, True).values() for frame in site["cond_indep_stack"]}
+    for name, site in _sites(trace, False).items():
         shared = [frame.name for frame in site["cond_indep_stack"] if frame.name in plates]
-        if shared and not site["is_observed"]:
+        if shared:
             raise AuditError(
                 f"latent site '{name}' is in the data's plate '{shared[0]}', one for each row as in a VAE; "
                 "audit_pyro is for weights that all rows share"
             )
+
+
+def _sites(trace: Trace, are_observed: bool) -> dict[str, dict[str, Any]]:
+    """Return the observed sites, or the latent ones, without those at which plates draw their rows."""
+    sites = {name: site for name, site in trace.nodes.items() if site["type"] == "sample"}
+    return {
+        name: site
+        for name, site in sites.items()
+        if site["is_observed"] == are_observed and type(site["fn"]).__name__ != "_Subsample"
+    }
+
+
+def _subsampling(trace: Trace) -> CondIndepStackFrame | None:
+    """Return the plate of the observed sites that has some of its rows only; None without one."""
+    frames = {frame for site in _sites(trace, True).values() for frame in site["cond_indep_stack"]}
+    found = sorted(frame for frame in frames if frame.full_size is not None and frame.size < frame.full_size)
+    if len(found) > 1:
+        shown = ", ".join(f"'{frame.name}'" for frame in found)
+        raise AuditError(f"the observed sites are in {len(found)} plates that subsample, {shown}; audit one at a time")
+    return found[0] if found else None
+
+
+def _broadcast(trace: Trace) -> str:
+    """Say at which observed site log_prob has more terms than there are numbers, since two shapes broadcast."""
+    for name, site in _sites(trace, True).items():
+        fn, value = site["fn"], site["value"]
+        while isinstance(fn, (Independent, MaskedDistribution)):
+            fn = fn.base_dist
+        n_terms = fn.log_prob(value).numel() * math.prod(fn.event_shape)
+        if n_terms > value.numel():
+            shapes = f"{tuple(fn.batch_shape + fn.event_shape)} and {tuple(value.shape)}"
+            return (
+                f"at site '{name}' prediction and obs= have shapes {shapes}, which broadcast: log_prob has {n_terms:,} "
+                f"terms for {value.numel():,} numbers, so that each prediction is pulled to many targets; give both "
+                "one shape"
+            )
+    return ""
 
 
 def _gaussian(fn: Distribution) -> Normal | None:
@@ -147,7 +239,6 @@ def _gaussian(fn: Distribution) -> Normal | None:
 
 
 def _log_probs(trace: Trace, are_observed: bool) -> list[Tensor]:
-    """Return log p of each observed site, or of each latent one, without its scale."""
-    sites = [site for site in trace.nodes.values() if site["type"] == "sample"]
-    sites = [site for site in sites if type(site["fn"]).__name__ != "_Subsample"]
-    return [site["fn"].log_prob(site["value"]).sum() for site in sites if site["is_observed"] == are_observed]
+    """Return log p of each observed site, or of each latent one, with its mask and without its scale."""
+    sites = _sites(trace, are_observed).values()
+    return [scale_and_mask(site["fn"].log_prob(site["value"]), 1.0, site["mask"]).sum() for site in sites]

@@ -9,7 +9,7 @@ from typing import Literal
 import torch
 from torch import Tensor, optim
 
-from elbo_audit import sigma
+from elbo_audit import kl, sigma
 from elbo_audit.audits import DRAWS, apply_rules, report
 from elbo_audit.errors import AuditError, MissingLibrary
 from elbo_audit.factors import Factor, Gaussian
@@ -142,10 +142,19 @@ def audit_pyro(
     named = {name: as_array(value) for name, value in sites.values().items()}
     trained = {name for name, value in sites.values().items() if value.requires_grad}
     pairs = [sites.factor(pair) for pair in gaussians(named, trained)] if factors is None else factors
-    objective = sites.objective(batches, with_kl=not pairs)
+    objective = sites.objective(with_kl=not pairs)
     other = "factors=[], which takes the KL from the latent sites"
     case = Case(objective, [objective.group(factor) for factor in pairs], n_train, prior_std, draws, other_kl=other)
     seen = apply_rules(case)
+    if sites.broadcast:
+        hidden = "rows broadcast (wrong-likelihood), so that the loss holds another likelihood; mend that first"
+        seen |= dict.fromkeys(kl.RULES, Seen("not measured", hidden))
+        seen["wrong-likelihood"] = Seen("fails", sites.broadcast, advised=True)
+    elif (plate := sites.plate) and plate.full_size != n_train and seen["kl-scale"].outcome != "passes":
+        detail = (
+            f"the plate '{plate.name}' has {plate.full_size:,} rows, and n_train is {n_train:,}: give both one size"
+        )
+        seen["kl-scale"] = seen["kl-scale"]._replace(detail=f"{detail}; {seen['kl-scale'].detail}", advised=True)
     if constant := ", ".join(sites.constant_scales(*objective.batches[0])):
         detail = f"the guide's scale of {constant} is a constant; make it a pyro.param, constraint=positive"
         seen["sigma-frozen"] = Seen("fails", detail)
