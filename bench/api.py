@@ -16,6 +16,7 @@ from torch import Tensor
 
 from bench.core.errors import ConfigError, check_known
 from bench.core.metric_table import N_CLASSES
+from bench.core.precision import check_device
 from bench.core.project import usual_results
 from bench.core.text import one_line
 from bench.data.splits import load_split, toy_split
@@ -27,7 +28,6 @@ from bench.measure.metrics.evaluate import evaluate_classification
 from bench.plan import recipes
 from bench.plan.registry import manifest
 from bench.run.alone import FitAlone, Tell
-from bench.run.executors import check_device
 from bench.show.frame import folder_frame
 from bench.show.predict import fits, rules
 from bench.show.predict.predictor import PictureAnswer, Predictor

@@ -14,9 +14,9 @@ import torch
 from bench.cli.main import Parser, guarded
 from bench.cli.options import count
 from bench.core import environment
+from bench.core.precision import check_device
 from bench.core.reasons import Reason, in_words
 from bench.judge.results import origin_of
-from bench.run.executors import check_device
 from bench.show.table import Table
 from bench.show.tables.render import render
 

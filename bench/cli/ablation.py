@@ -11,6 +11,7 @@ from bench.cli import INCOMPLETE, options, reading
 from bench.cli.inputs import inputs_of, warn_of_problems
 from bench.cli.on_request import add_training_on_request, train_on_request
 from bench.core.errors import ConfigError, unknown_name
+from bench.core.precision import check_device
 from bench.core.store import Store
 from bench.core.text import one_line, visible
 from bench.judge.ablation.answer import find
@@ -19,7 +20,6 @@ from bench.judge.ablation.selection import chosen, trained_runs_of
 from bench.judge.ablation.single_changes import Ablation
 from bench.plan.registry import group_of
 from bench.plan.trained_runs import Selection
-from bench.run.executors import check_device
 from bench.show.inputs import Inputs
 from bench.show.tables.ablation import ablation_table, as_lines
 from bench.show.tables.answer import answer_table, conclusions

@@ -12,13 +12,14 @@ from bench.cli.on_request import add_training_on_request, train_on_request
 from bench.cli.options import add_results, add_wide, seeds
 from bench.cli.reading import refuse_to_write, say_if_shipped
 from bench.core.errors import check_known
+from bench.core.precision import check_device
 from bench.core.reasons import in_words
 from bench.core.store import Store
 from bench.core.text import counted, duration
 from bench.judge.gate.baseline import STAGES, RecipeToDo, in_cost_order, trained_runs_of_stage
 from bench.plan.costs import estimates, speed_here
 from bench.plan.trained_runs import Selection, TrainedRun
-from bench.run.executors import check_device, is_remote, threads_of_a_fit
+from bench.run.executors import is_remote, threads_of_a_fit
 from bench.run.recording import final
 from bench.show.table import Table
 from bench.show.terminal import shown

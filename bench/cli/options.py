@@ -11,7 +11,7 @@ from pathlib import Path
 
 from bench.core.errors import ConfigError
 from bench.core.files import LONGEST, reason
-from bench.core.precision import PRECISIONS, check_gpu
+from bench.core.precision import PRECISIONS, check_device, check_device_name, check_gpu
 from bench.core.project import OWN, usual_results
 from bench.core.text import one_line, visible
 from bench.data.manifest import TASKS
@@ -20,7 +20,6 @@ from bench.plan.manifests import DOCUMENTS, GROUPS
 from bench.plan.recipes import PROFILES, profile, profile_of_task
 from bench.plan.registry import refused_for_its_name
 from bench.plan.trained_runs import PROTOCOLS, Selection, TrainedRun, trained_runs
-from bench.run.executors import check_device, check_device_name, is_remote
 
 MOST_SEEDS = 10_000  # in one call; for every seed, trained runs are in memory
 LARGEST_SEED = 2**63 - 1
@@ -238,6 +237,8 @@ def select(arguments: argparse.Namespace) -> list[TrainedRun]:
         refused = refused_for_its_name(name)
         if refused is not None:  # the user may mean this approach or the suite's one of the same name
             raise ConfigError(f"approach {name} ({refused.where}) cannot be used: {refused.error}")
+    from bench.run.executors import is_remote  # here: commands that only read start nothing
+
     check_device_name(arguments.device)
     if not is_remote(getattr(arguments, "executor", "process")):  # a cluster does not use this machine's devices
         check_device(arguments.device)

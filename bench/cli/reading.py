@@ -8,10 +8,9 @@ from pathlib import Path
 
 from bench.cli.options import USUAL, given_path, is_of_documents
 from bench.core.errors import ConfigError
-from bench.core.precision import check_precision
+from bench.core.precision import check_device_name, check_precision
 from bench.core.project import OWN, RESULTS
 from bench.plan.recipes import PROFILES, profile
-from bench.run.executors import check_device_name
 
 
 def is_shipped(arguments: argparse.Namespace) -> bool:

@@ -1,4 +1,4 @@
-"""The precisions of a fit: which a device has, and how PyTorch is switched to them.
+"""Devices, and the precisions of a fit: which a device has, and how PyTorch is switched to them.
 
 float32  The default: every product of float32 numbers is a float32 product.
 float64  Pixels, weights, noise and the optimiser's state are float64 too.
@@ -10,6 +10,7 @@ All metrics are float64, whatever the precision.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING
@@ -22,6 +23,24 @@ if TYPE_CHECKING:  # most commands only check a name
 ON_CPU = ("float32", "float64")
 PRECISIONS = (*ON_CPU, "bf16", "tf32")  # of CUDA devices
 REDUCED_CAPABILITY = (8, 0)  # of NVIDIA GPUs with products in bf16 and tf32
+
+
+def check_device_name(name: str) -> None:
+    """Raise ConfigError if no device has this name."""
+    if name != "cpu" and not re.fullmatch(r"cuda(:[0-9]{1,4})?", name):
+        raise ConfigError(f"device '{name}' is unknown; known: cpu, cuda, cuda:N")
+
+
+def check_device(name: str) -> None:
+    """Raise ConfigError if a device is unknown, or this machine does not have it."""
+    check_device_name(name)
+    if name == "cpu":
+        return
+    import torch  # not at the top: it takes seconds, and only GPUs need it here
+
+    index = int(name.split(":")[1]) if ":" in name else 0
+    if index >= torch.cuda.device_count():
+        raise ConfigError(f"device '{name}' is not there; this machine has {torch.cuda.device_count()} CUDA devices")
 
 
 def check_precision(precision: str, device: str) -> None:

@@ -17,9 +17,9 @@ from bench.cli.main import Parser, guarded
 from bench.cli.options import positive
 from bench.core.errors import StoreError, check_known
 from bench.core.files import read_file, write_atomically
+from bench.core.precision import check_device
 from bench.core.records import Fields
 from bench.core.text import duration
-from bench.run.executors import check_device
 from benchmarks.gpu.pieces import Piece, pieces
 
 LIMIT_MIN = 9.0  # a machine that is lent by the hour ends a command after ten minutes

@@ -14,8 +14,8 @@ import torch
 from bench.cli.main import Parser, guarded
 from bench.core import noise
 from bench.core.errors import Unsupported
+from bench.core.precision import check_device
 from bench.core.timing import repeat_seconds
-from bench.run.executors import check_device
 
 KEY = 0x123456789ABCDEF
 SHAPES = ((1, 669_706), (5, 1000), (1024, 64))  # rows, numbers: a step of linear_bbb, a short row, masks of a block

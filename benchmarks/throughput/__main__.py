@@ -10,7 +10,7 @@ from pathlib import Path
 from bench.cli import INCOMPLETE
 from bench.cli.main import Parser, guarded
 from bench.cli.options import count, names, positive, threads
-from bench.run.executors import check_device
+from bench.core.precision import check_device
 from bench.show.tables.render import render
 from benchmarks.throughput import measure
 from benchmarks.throughput.table import throughput_table
