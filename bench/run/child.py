@@ -26,7 +26,7 @@ from bench.core.environment import thread_variables
 from bench.core.errors import BenchError
 from bench.plan import plugins
 from bench.plan.trained_runs import TrainedRun
-from bench.run.events import Ended, EpochEnded, Event, Measuring, Options, Refused, Send, encode, keep
+from bench.run.events import Ended, EpochEnded, Event, Measuring, Options, Send, encode, keep
 
 Work = Callable[[Send], object]
 """What a child process does; it must be a function that can be pickled."""
@@ -79,10 +79,10 @@ def forked(
     except KeyboardInterrupt:
         leave(GONE)
     except BenchError as error:
-        send(Refused(str(error)))
+        send(Ended(str(error)))
     except Exception as error:  # noqa: BLE001 - for example a missing device: the record of each trained run says so
         traceback.print_exc()
-        send(Refused(f"{type(error).__name__}: {error}".splitlines()[0]))
+        send(Ended(f"{type(error).__name__}: {error}".splitlines()[0]))
     else:
         send(Ended())
     leave(0)

@@ -88,16 +88,12 @@ class Tick(_Event, frozen=True, tag="tick"):
 
 
 class Ended(_Event, frozen=True, tag="end"):
-    """The job is done; nothing more comes."""
+    """The child process is done; nothing more comes."""
+
+    refused: str | None = None  # why it cannot do the job
 
 
-class Refused(_Event, frozen=True, tag="refused"):
-    """The child process cannot do the job; nothing more comes."""
-
-    reason: str
-
-
-Event: TypeAlias = Started | EpochEnded | Measuring | Recorded | Warned | Waiting | Tick | Ended | Refused
+Event: TypeAlias = Started | EpochEnded | Measuring | Recorded | Warned | Waiting | Tick | Ended
 Send: TypeAlias = Callable[[Event], object]
 
 RESULT_METRICS = ("accuracy", "rmse")  # the first that a record has is its `Recorded.result`

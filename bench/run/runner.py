@@ -114,31 +114,35 @@ def _run_group(
     time_limit_s: float | None,
 ) -> Generator[Event, None, list[Result]]:
     results: list[Result] = []
-    open_trained_runs = {trained_run.key: trained_run for trained_run in group}
+    left = {trained_run.key: trained_run for trained_run in group}
+    todo = group
+
+    def end(event: Recorded) -> None:
+        results.append(Result(left.pop(event.key), event.outcome, event.reason, event.was_there))
+        tell(todo, event)
+
     for trained_run in group:  # another process may have finished it while this one waited for the lock
         record = final(trained_run, store, options.data_dir)
         if record is not None:
-            results.append(Result(trained_run, record.outcome, in_words(record.reason), was_there=True))
-            tell(group, recorded(trained_run.key, record, was_there=True))
-            del open_trained_runs[trained_run.key]
-    if not open_trained_runs:
+            end(recorded(trained_run.key, record, was_there=True))
+    if not left:
         return results
-    todo = list(open_trained_runs.values())
+    todo = list(left.values())
     limit_s = None if time_limit_s is None else time_limit_s * len(fit_keys(todo))
     outcome: Outcome = "failed"
-    reason, printed = message_reason("crashed", ""), ""
+    printed = ""
     try:
         # closing: the child process must end before the locks are released
         with contextlib.closing(executor.run_group(todo, options, limit_s)) as events:
             for event in events:
-                if isinstance(event, (Started, Measuring, Recorded)) and event.key not in open_trained_runs:
+                if isinstance(event, (Started, Measuring, Recorded)) and event.key not in left:
                     raise FitCrashed(f"its process reported a trained run that it was not given: {event.key[:80]!r}")
                 if isinstance(event, Recorded):
-                    trained_run = open_trained_runs.pop(event.key)
-                    results.append(Result(trained_run, event.outcome, event.reason, was_there=False))
-                if not isinstance(event, Tick):
+                    end(event)
+                elif not isinstance(event, Tick):
                     tell(todo, event)
                 yield event
+        reason = message_reason("crashed", "")
     except OutOfTime as error:
         outcome, reason, printed = "out-of-time", message_reason("out-of-time", error), error.printed
     except FitCrashed as error:
@@ -146,8 +150,6 @@ def _run_group(
     except StoreError as error:  # what a worker has sent cannot be written
         reason = message_reason("not-written", error)
     threads = options.threads or len(os.sched_getaffinity(0))
-    for trained_run in open_trained_runs.values():
-        event = write_or_say_why(store, trained_run, empty_record(trained_run, outcome, reason, threads, printed))
-        tell(todo, event)
-        results.append(Result(trained_run, outcome, in_words(reason), was_there=False))
+    for one in list(left.values()):
+        end(write_or_say_why(store, one, empty_record(one, outcome, reason, threads, printed)))
     return results

@@ -25,10 +25,11 @@ import psutil
 
 from bench.core.errors import FitCrashed, OutOfTime
 from bench.run.child import GRACE_S, Work, forked
-from bench.run.events import Ended, Event, Refused, Tick, decode, tail
+from bench.run.events import Ended, Event, Tick, decode, tail
 
 POLL_S = 0.05  # between two looks at a silent child process
 CHUNK_BYTES = 1 << 16  # the size of a pipe's buffer
+SIGNALS = {each.value: each.name for each in signal.Signals}
 # The server imports torch, so that its children start fast. It never computes with torch, so that they start clean.
 # torch.optim imports torch._dynamo at its first use, which takes as long as the rest of torch.
 PRELOADED = ("bench.run.process", "numba", "torch._dynamo")
@@ -63,10 +64,9 @@ def supervise(work: Work, threads: int | None = None, time_limit_s: float | None
             for event in _listen(process, pipe, deadline):
                 if isinstance(event, Ended):
                     is_done = True
+                    if event.refused is not None:
+                        raise FitCrashed(event.refused, tail(printed.fileno()))
                     return
-                if isinstance(event, Refused):
-                    is_done = True
-                    raise FitCrashed(event.reason, tail(printed.fileno()))
                 yield event
             raise FitCrashed(_how_it_ended(process, printed, killed_before), tail(printed.fileno()))
         except TimeoutError:
@@ -152,7 +152,8 @@ def _how_it_ended(process: BaseProcess, printed: IO[bytes], killed_before: int |
     if code < 0:
         killed = _killed_for_memory()
         is_memory = code == -signal.SIGKILL and killed != killed_before
-        return f"its process was ended by {_signal_name(-code)}{': memory ran out' if is_memory else ''}"
+        name = SIGNALS.get(-code, f"signal {-code}")  # a real-time signal has no name
+        return f"its process was ended by {name}{': memory ran out' if is_memory else ''}"
     last = tail(printed.fileno()).splitlines()[-1:]
     return ": ".join([f"its process ended with exit code {code}", *(line[:200] for line in last)])
 
@@ -163,13 +164,6 @@ def _killed_for_memory() -> int | None:
         counts = dict(line.split() for line in Path("/proc/vmstat").read_text().splitlines())
         return int(counts["oom_kill"]) if "oom_kill" in counts else None
     return None
-
-
-def _signal_name(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:  # a real-time signal has no name
-        return f"signal {number}"
 
 
 def _end(process: BaseProcess, patience_s: float) -> None:
