@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
 
@@ -36,6 +36,7 @@ class Group:
     pullback: Callable[[Array, Array], Gradient]
     """From cotangents of mean and std to the gradient: that of sum(a x mean) + sum(b x std), by trained parameters."""
     may_be_layer: bool = False  # `mean.0.weight` may be the mean of weights, or of a layer that makes an output
+    other: Group | None = None  # the same weights, if their sigma is read in the other way that its name allows
 
     def spread(self) -> Array:
         """Return a standard deviation for each mean, also if weights share one; raises AuditError for a misfit."""
@@ -120,6 +121,7 @@ class Gaussian:
     mean: str
     scale: str
     transform: str | Transform = "softplus"
+    other: str = ""  # a transform that the name and the numbers of the scale allow too
     may_be_layer: bool = False  # as in `Group`
 
     def __post_init__(self) -> None:
@@ -145,4 +147,5 @@ class Gaussian:
             lambda: transform.value(value(self.scale)),
             pullback,
             self.may_be_layer,
+            replace(self, transform=self.other, other="").group(value, trained) if self.other else None,
         )

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from elbo_audit.audits import DRAWS, apply_rules, report
 from elbo_audit.errors import AuditError
 from elbo_audit.factors import Array, Gaussian, Gradient
-from elbo_audit.names import gaussians, means_without_scale
+from elbo_audit.names import alone, gaussians
 from elbo_audit.objective import Batch, Case, Objective, Term
 from elbo_audit.report import ElboReport
 from elbo_audit.streams import SHORT, seed_of
@@ -56,10 +56,10 @@ def audit(
         AuditError: arguments that do not fit together, or a loss that is not finite.
     """
     objective = FunctionObjective(loss_and_gradient, parameters, batches, nll, kl)
-    lone: list[str] = []
+    lone: dict[str, str] = {}
     if factors is None:
         factors = gaussians(objective.parameters, objective.shapes)
-        lone = means_without_scale(objective.shapes, factors) if kl is None else []
+        lone = alone(objective.shapes, factors) if kl is None else {}
     groups = [objective.group(factor) for factor in factors]
     return report(apply_rules(Case(objective, groups, n_train, prior_std, draws, lone)))
 

@@ -32,7 +32,7 @@ def judge(case: Case, data: DataWeight | None, has_slopes: bool) -> dict[str, Se
     `data` is None if no NLL was given. Unless `has_slopes`, autograd's gradients are not the slopes of the loss, and
     tell nothing of the KL.
     """
-    if not case.has_kl and not case.groups and not case.lone_means:
+    if not case.has_kl and not case.groups and not case.alone:
         detail = "no parameters named as mean and scale; give factors= or kl= if the weights have distributions"
         return dict.fromkeys(RULES, Seen("not applicable", detail))
     hidden = _why_unseen(case, data, has_slopes)
@@ -65,7 +65,7 @@ def _why_unseen(case: Case, data: DataWeight | None, has_slopes: bool) -> str:
         why = "the gradient is not the slope of the loss (detached-gradient), so that it does not show the KL"
         return f"{why}; mend that first"
     if not case.has_kl and not case.groups:
-        return f"{', '.join(case.lone_means)} has no partner such as rho that can be trained; give factors= or kl="
+        return f"{'; '.join(case.alone.values())}, or kl="
     if not case.has_kl and not case.trained:
         return f"no sigma can be trained, so that the KL's entropy has no gradient; give {case.other_kl}"
     if data is None:

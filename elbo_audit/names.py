@@ -40,28 +40,59 @@ def gaussians(values: Mapping[str, Array], trained: Collection[str]) -> list[Gau
     """Pair means and scales by their names: `fc1.weight_mu` with `fc1.weight_rho`, `mu_kernel` with `rho_kernel`.
 
     rho means softplus; log_sigma, log_std and log_scale mean exp; logvar means exp of its half. A sigma, std or scale
-    is taken as it is, or through softplus where one of its numbers is not positive. Pairs of which nothing is `trained`
-    are left out.
+    is taken as it is; where one of its numbers is not positive, as softplus's argument or as a logarithm. Pairs of
+    which nothing is `trained` are left out.
     """
     found = []
     for name, value in values.items():
         hit = _word(_MEANS, name)
         if hit is None or _is_a_layer(hit):
             continue
-        for word, transform in _SCALES.items():
+        for word in _SCALES:
             scale = name[: hit.start()] + word + name[hit.end() :]
             if scale not in values or values[scale].shape != value.shape:
                 continue
             if name in trained or scale in trained:  # else such as the mean and std of the inputs
-                as_it_is = word in _POSITIVE and bool((values[scale] > 0).all())
                 may_be_layer = hit.group() not in _AUTOGUIDE and name.endswith((".weight", ".bias"))
-                found.append(Gaussian(name, scale, "identity" if as_it_is else transform, may_be_layer))
+                found.append(Gaussian(name, scale, *_readings(word, values[scale]), may_be_layer))
             break
     return found
 
 
-def means_without_scale(names: Iterable[str], pairs: Iterable[Gaussian]) -> list[str]:
-    """Return the names of each mu that is in no pair: its sigma has another name, or is no parameter."""
+def _readings(word: str, scale: Array) -> tuple[str, str]:
+    """Return the transform that a scale's name and numbers mean, and the other one that they may mean; '' for none."""
+    if word not in _POSITIVE:
+        return _SCALES[word], ""
+    return ("identity", "") if bool((scale > 0).all()) else ("softplus", "exp")
+
+
+def alone(shapes: Mapping[str, tuple[int, ...]], pairs: Iterable[Gaussian]) -> dict[str, str]:
+    """Return the means and scales that are in no pair, and what to give for each."""
     paired = {name for pair in pairs for name in (pair.mean, pair.scale)}
-    alone = {name: _word("mu", name) for name in names if name not in paired}
-    return [name for name, hit in alone.items() if hit is not None and not _is_a_layer(hit)]
+    left = {name: shape for name, shape in shapes.items() if name not in paired}
+    found: dict[str, str] = {}
+    for name in left:
+        mean, scale = _word("mu", name), _word("|".join(_SCALES), name)
+        if mean is not None and not _is_a_layer(mean):
+            found[name] = f"{name} has no partner such as rho that can be trained; give factors= if it has another name"
+        if scale is not None and not _is_a_layer(scale):
+            likely = _means_of(scale, left)
+            if likely or scale.group() == "rho":  # a log_sigma alone may be the noise of the observations
+                pair = f"'{likely[0] if len(likely) == 1 else 'ITS MEAN'}', '{name}', '{_SCALES[scale.group()]}'"
+                found[name] = f"{name} is named as a scale and has no mean; give factors=[Gaussian({pair})]"
+    return found
+
+
+def _means_of(hit: re.Match[str], left: Mapping[str, tuple[int, ...]]) -> list[str]:
+    """Return the parameters that may be the mean of a scale: `weight` of `weight_rho`; else a module's matrices."""
+    name = hit.string
+    named = [name[: hit.start()] + word + name[hit.end() :] for word in _MEANS.split("|")]
+    if shared := [other for other in named if other in left]:  # a scale of another shape
+        return shared
+    bare = re.sub(r"[._]{2,}", lambda dots: dots.group()[0], name[: hit.start()] + name[hit.end() :]).strip("._")
+    alike = [other for other in left if other != name and left[other] == left[name]]
+    if bare in alike:
+        return [bare]
+    module = name.rpartition(".")[0]
+    near = [other for other in alike if other.rpartition(".")[0] == module and not _word("|".join(_SCALES), other)]
+    return near if hit.group() == "rho" or len(left[name]) > 1 else []

@@ -10,7 +10,7 @@ import contextlib
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal, NamedTuple, TypeVar
 
@@ -222,7 +222,7 @@ class Case:
     n_train: int  # rows of an epoch
     prior_std: float | None  # that the user means to have
     draws: int  # number of seeds to average over
-    lone_means: Sequence[str] = ()  # parameters named as means that have no scale
+    alone: Mapping[str, str] = field(default_factory=dict)  # means and scales without a partner: what to give
     other_kl: str = "kl=, or factors="  # arguments that give the KL where the parameters' names do not; for advice
 
     def __post_init__(self) -> None:

@@ -42,12 +42,8 @@ def frozen(case: Case, training: Training | None) -> Seen:
     move each number by their rate in each step, whatever the gradient is; Adagrad by rate / root of t in step t.
     """
     objective = case.objective
-    if case.lone_means:
-        detail = (
-            f"{', '.join(case.lone_means)} has no partner such as rho that can be trained: a sigma that is a buffer "
-            "never moves; give factors= if it has another name"
-        )
-        return Seen("not measured", detail)
+    if case.alone:
+        return Seen("not measured", "; ".join(case.alone.values()))
     if not case.groups:
         return Seen("not applicable", "no parameters named as mean and scale; give factors=")
     slopes: dict[str, dict[str, float]] = {}  # of log sigma: mean size, by group and parameter
@@ -60,7 +56,7 @@ def frozen(case: Case, training: Training | None) -> Seen:
     if stuck:
         return Seen("fails", f"no gradient reaches the sigma of {', '.join(stuck)}")
     if training is None:
-        return Seen("passes", "sigma gets a gradient everywhere; how far it moves needs optimizer=")
+        return Seen("passes", "sigma gets a gradient everywhere; how far an optimiser takes it is not asked")
     if training.kind == "unknown":
         detail = f"how far {training.optimizer} takes sigma is not known; of SGD, Adagrad, RMSprop and Adam it is"
         return Seen("not measured", detail)
@@ -116,17 +112,15 @@ def _reach(training: Training, name: str, drawn: Array) -> tuple[float, float]:
 
 def decayed(case: Case, training: Training) -> Seen:
     """Say whether the optimiser decays means or scales of a posterior. That is a mistake: the prior is in the KL."""
-    scales = {name for factor in case.groups for name in factor.scales}
-    means = {name for factor in case.groups for name in factor.means} | set(case.lone_means)
-    if not scales | means:
+    named = {name for factor in case.groups for name in factor.means | factor.scales} | case.alone.keys()
+    if not named:
         return Seen("not applicable", "no parameters named as mean and scale; give factors=")
-    hit = {name: training.decays[name] for name in sorted(scales | means) if training.decays.get(name)}
+    hit = {name: training.decays[name] for name in sorted(named) if training.decays.get(name)}
     if not hit:
         return Seen("passes", "the optimiser decays no mean and no scale", {"tensors": 0})
     shown = ", ".join(f"{name} ({decay:.3g})" for name, decay in hit.items())
-    effects = ["a decayed mean has a second prior"] if means & hit.keys() else []
-    effects += ["a decayed scale is pulled to raw value 0, whatever sigma that is"] if scales & hit.keys() else []
-    detail = f"{training.optimizer}'s weight_decay pulls {shown}: {'; '.join(effects)}"
+    effect = "for a mean, a second prior; for a scale, a pull to raw value 0, whatever sigma that is"
+    detail = f"{training.optimizer}'s weight_decay pulls {shown}: {effect}"
     return Seen("fails", detail, {"tensors": len(hit)})
 
 

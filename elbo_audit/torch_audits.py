@@ -14,7 +14,7 @@ from elbo_audit.audits import DRAWS, apply_rules, report
 from elbo_audit.errors import AuditError, MissingLibrary
 from elbo_audit.factors import Factor, Gaussian
 from elbo_audit.findings import Seen
-from elbo_audit.names import gaussians, means_without_scale
+from elbo_audit.names import alone, gaussians
 from elbo_audit.objective import Batch, Case
 from elbo_audit.predictions import repeats
 from elbo_audit.report import ElboReport
@@ -68,11 +68,11 @@ def audit_torch(
     if optimizer is not None and not isinstance(optimizer, torch.optim.Optimizer):
         raise AuditError(f"optimizer is a {type(optimizer).__name__}; give the torch.optim.Optimizer that trains")
     objective = TorchObjective(loss, parameters, batches, nll, kl)
-    lone: list[str] = []
+    lone: dict[str, str] = {}
     if factors is None:
         named = {name: objective.value(name) for name in objective.named}
         factors = pairs = gaussians(named, objective.shapes)
-        lone = means_without_scale(objective.shapes, pairs) if kl is None else []
+        lone = alone(objective.shapes, pairs) if kl is None else {}
     case = Case(objective, [objective.group(factor) for factor in factors], n_train, prior_std, draws, lone)
     training = None
     if optimizer is not None:

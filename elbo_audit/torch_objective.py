@@ -6,7 +6,8 @@ such as running statistics, stays changed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import contextlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 import torch
@@ -16,6 +17,7 @@ from elbo_audit.aliases import by_storage, overlap
 from elbo_audit.errors import AuditError
 from elbo_audit.factors import Array, Factor, Gaussian, Gradient, Group
 from elbo_audit.gradients import same
+from elbo_audit.names import gaussians
 from elbo_audit.noise import noise_of
 from elbo_audit.objective import Batch, Objective, Precision, Term
 
@@ -37,7 +39,8 @@ class TorchObjective(Objective):
     ) -> None:
         """Keep the arguments; raises AuditError if they cannot be audited."""
         given = _named(parameters)
-        self._shared = by_storage(given)
+        self._leaves = [value for value in given.values() if value.requires_grad and value.is_leaf]
+        self._shared = by_storage(_pairs_first(given))
         found = {name: value for shared in self._shared for name, value in shared.named.items()}
         self.named = {name: found[name] for name in given if name in found}  # trained or not
         trained = {name: tuple(value.shape) for name, value in self.named.items() if value.requires_grad}
@@ -62,14 +65,31 @@ class TorchObjective(Objective):
 
     def tensor(self, term: Term, batch: Batch, draw: int) -> Tensor:
         """Return a term as a scalar with its graph."""
-        with noise_of(draw):
-            value = self._functions[term](*batch)
         call = "kl()" if term == "kl" else f"{term}(*batch)"
+        with noise_of(draw), self._no_backward(call):
+            value = self._functions[term](*batch)
         if not isinstance(value, Tensor) or value.numel() != 1:
             raise AuditError(f"{call} returned {type(value).__name__}; it must return a tensor of one number")
         if not value.is_floating_point():
             raise AuditError(f"{call} returned a tensor of {value.dtype}; it must return one of floats")
         return value.reshape(())
+
+    @contextlib.contextmanager
+    def _no_backward(self, call: str) -> Iterator[None]:
+        """Put gradients aside, and back; raises AuditError if a call leaves others."""
+        kept = [leaf.grad for leaf in self._leaves]
+        try:
+            for leaf in self._leaves:
+                leaf.grad = None
+            yield
+            if any(leaf.grad is not None for leaf in self._leaves):
+                raise AuditError(
+                    f"{call} calls backward() itself, as a closure for LBFGS does; give a function that returns the "
+                    "loss, without backward() and step()"
+                )
+        finally:
+            for leaf, grad in zip(self._leaves, kept, strict=True):
+                leaf.grad = grad
 
     def _evaluate(self, term: Term, batch: Batch, draw: int, slopes: bool) -> tuple[float, Gradient]:
         value = self.tensor(term, batch, draw)
@@ -81,7 +101,15 @@ class TorchObjective(Objective):
         if not value.requires_grad:
             return {name: np.zeros(shape) for name, shape in self.shapes.items()}
         sources = [source for shared in self._shared for source in shared.sources.values()]
-        slopes = iter(torch.autograd.grad(value, sources, allow_unused=True))
+        try:
+            slopes = iter(torch.autograd.grad(value, sources, allow_unused=True))
+        except RuntimeError as error:
+            if "second time" not in str(error):
+                raise
+            raise AuditError(
+                "a part of the loss was computed before the call, and its graph is gone after one gradient; compute "
+                "all parts, such as the KL, inside the function"
+            ) from error
         found: dict[str, Tensor] = {}
         for shared in self._shared:  # each takes the slopes of its own sources
             found |= shared.gradient([next(slopes) for _ in shared.sources])
@@ -199,5 +227,20 @@ def _named(parameters: Iterable[tuple[str, Tensor]]) -> dict[str, Tensor]:
         if not good:
             given = type(pair).__name__
             raise AuditError(f"parameters hold a {given}; give pairs of name and tensor: model.named_parameters()")
-        found[pair[0]] = pair[1]
+        name, value = pair
+        if value.requires_grad and any(
+            step == 0 and n > 1 for n, step in zip(value.shape, value.stride(), strict=True)
+        ):
+            raise AuditError(
+                f"parameter '{name}' was made by expand(): several of its numbers are one in memory, so that no "
+                "optimiser can train it; add .clone()"
+            )
+        found[name] = value
     return found
+
+
+def _pairs_first(given: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return the tensors with those in front whose names pair: of two names of one tensor, the first counts."""
+    values = {name: as_array(value) for name, value in given.items()}
+    paired = {name for pair in gaussians(values, values) for name in (pair.mean, pair.scale)}
+    return dict(sorted(given.items(), key=lambda item: item[0] not in paired))
