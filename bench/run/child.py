@@ -89,17 +89,13 @@ def forked(
 
 
 def do(trained_runs: Sequence[TrainedRun], options: Options, send: Send) -> None:
-    """Fit and measure the trained runs of one seed batch in this process; end the process if its run is gone."""
-    # Not at the top: they import torch, which takes seconds. The run itself imports this file, and needs no torch.
-    from bench.run.contexts import OrphanedError
+    """Fit and measure the trained runs of one seed batch in this process."""
+    # Not at the top: it imports torch, which takes seconds. The run itself imports this file, and needs no torch.
     from bench.run.process import work
 
     os.environ[plugins.VARIABLE] = options.approaches  # it may have changed since the fork server started
     bound_memory(options)
-    try:
-        work(trained_runs, options, _tidying(send))
-    except OrphanedError:
-        leave(GONE)
+    work(trained_runs, options, _tidying(send))
 
 
 def leave(code: int) -> NoReturn:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import operator
-import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property, partial
@@ -15,7 +14,7 @@ import torch
 from torch import Tensor
 
 from bench.core import timing
-from bench.core.errors import BenchError, ContractViolation, Diverged, StoreError
+from bench.core.errors import ContractViolation, Diverged, StoreError
 from bench.core.fits import CheckpointInfo, OpenEpoch, SeedProgress, described
 from bench.core.precision import dtype_of
 from bench.core.reasons import Reason, in_words
@@ -31,10 +30,6 @@ from bench.run.events import EpochEnded, Options, Send, Warned, losses
 Measure = Callable[[Posterior, int], Mapping[str, float]]
 
 CHECKPOINT_EVERY_S = 2.0  # epochs shorter than this share a checkpoint
-
-
-class OrphanedError(BenchError):
-    """The run that started this fit is gone."""
 
 
 class SeedBatch:
@@ -71,7 +66,6 @@ class SeedBatch:
         self._n_epochs = trained_runs[0].epochs
         self._n_reported = 0
         self._trained_s = self._measured_s = 0.0  # seconds of this epoch, over all seeds
-        self._parent = os.getppid()
         self._last_checkpoint = self._mark = time.perf_counter()
 
     def restore(self, context: RunContext) -> tuple[int, Mapping[str, Tensor]] | None:
@@ -113,8 +107,6 @@ class SeedBatch:
         timing.synchronise(self.device)  # queued work of a GPU belongs to the epoch's time
         start = time.perf_counter()
         self._trained_s += start - self._mark
-        if os.getppid() != self._parent:
-            raise OrphanedError("the run that started this fit is gone")
         context.take(epoch, trace, posterior)
         if all(each.diverged for each in self.contexts):
             raise Diverged(in_words(context.diverged))

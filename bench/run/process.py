@@ -24,7 +24,6 @@ from bench.plan.recipes import build, profile, resolve
 from bench.plan.registry import manifest
 from bench.plan.seed_batches import fit_keys
 from bench.plan.trained_runs import TrainedRun
-from bench.run.contexts import OrphanedError
 from bench.run.events import Measuring, Options, Send, Started, printed
 from bench.run.fitting import Fit, fit, protocol_for
 from bench.run.recording import empty_record, write_or_say_why
@@ -59,8 +58,6 @@ def _work(trained_runs: Sequence[TrainedRun], options: Options, send: Send) -> N
                 approach = build(entry, resolve(entry, trained_run.recipe), profile(trained_run.profile))
                 fits = fits or _fit_or_why_not(trained_runs, approach, store, options, send)
                 record, scores = _measured(trained_run, fits[trained_run.fit_key], options, send)
-        except OrphanedError:
-            raise
         except Exception as error:  # noqa: BLE001 - a trained run that fails must not stop the others
             record = _failed(trained_run, error)
         send(write_or_say_why(store, trained_run, record, scores))
