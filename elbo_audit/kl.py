@@ -44,7 +44,16 @@ def judge(case: Case, data: DataWeight | None, has_slopes: bool) -> dict[str, Se
             hidden = f"{error}, however short the audit's steps are"
     if hidden:
         return dict.fromkeys(RULES, Seen("not measured", hidden))
-    return dict(zip(RULES, (*_scale_and_sign(case, found, data), _width(case, found)), strict=True))
+    seen = dict(zip(RULES, (*_scale_and_sign(case, found, data), _width(case, found)), strict=True))
+    return seen | {"kl-scale": _with_notes(case, found, seen["kl-scale"])}
+
+
+def _with_notes(case: Case, found: KlWeight, scale: Seen) -> Seen:
+    """Say how sigma was read, and what was not judged. A scale without its mean leaves the KL not measured."""
+    notes = [note for note in (found.reading, *case.alone.values()) if note]
+    is_partial = case.alone and scale.outcome == "passes"
+    detail = "; ".join([scale.detail, *notes])
+    return scale._replace(outcome="not measured" if is_partial else scale.outcome, detail=detail)
 
 
 def _why_untold(case: Case, found: KlWeight) -> str:

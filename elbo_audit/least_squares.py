@@ -116,6 +116,14 @@ class GradientFit:
         shared = (self.doubt[above] - value * self.doubt[below]) / divisor
         return MeanOfDraws(value, spread.error, spread.freedom).plus_error(float(shared))
 
+    def left(self) -> MeanOfDraws:
+        """Return the squared length of what the directions leave of the gradients, free of noise."""
+        rows = [
+            (_rows(self.targets, name), _rows(self.columns, name, self.targets[0][name].size))
+            for name in self.targets[0]
+        ]
+        return common(np.concatenate([one - self.draws @ other for one, other in rows], 1))
+
     def missed(self, name: str, rounding: float) -> float:
         """Return the share of a tensor's gradient that the directions surely do not explain; else 0.
 
