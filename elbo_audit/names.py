@@ -14,6 +14,7 @@ _SCALES = {  # the name of the transform that makes sigma
     **dict.fromkeys(("log_sigma", "log_std", "log_scale", "logsigma"), "exp"),
     **dict.fromkeys(("logvar", "log_var"), "exp of half"),
     **dict.fromkeys(_POSITIVE, "softplus"),
+    "untransformed_scale": "softplus",  # of TensorFlow Probability
 }
 _ALL = "|".join((_MEANS, *_SCALES))
 _AUTOGUIDE = ("locs", "scales")  # Pyro's guides append the site's name, which may hold any of the other words
@@ -24,9 +25,9 @@ def _word(words: str, name: str) -> re.Match[str] | None:
 
     A prior's parameters are not the posterior's: their names give None.
     """
-    if any(part.startswith("prior") for part in re.split(r"[._]", name)):
+    if any(part.startswith("prior") for part in re.split(r"[._/]", name)):
         return None
-    hits = [*re.finditer(rf"(?:^|(?<=[._]))(?:{_ALL})(?=$|[._])", name)]
+    hits = [*re.finditer(rf"(?:^|(?<=[._/]))(?:{_ALL})(?=$|[._/])", name)]
     last = next((hit for hit in hits if hit.group() in _AUTOGUIDE), hits[-1] if hits else None)
     return last if last and re.fullmatch(words, last.group()) else None
 

@@ -1,0 +1,77 @@
+"""Loss, likelihood and KL of NumPyro's model and guide, as functions of the numbers that SVI trains."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import jax
+import numpy as np
+from numpyro import handlers, optim
+from numpyro.infer import SVI, Trace_ELBO
+
+from elbo_audit.errors import AuditError
+from elbo_audit.factors import Array
+
+Named = Mapping[str, Any]
+Sites = Mapping[str, Any]  # a trace: sites by name
+
+
+class NumpyroSites:
+    """The loss that a step of SVI minimises, and likelihood and KL of the sites without their scales."""
+
+    def __init__(
+        self,
+        model: Callable[..., Any],
+        guide: Callable[..., Any],
+        batch: tuple[Any, ...],
+        loss: Any,
+        params: Named | None,
+    ) -> None:
+        """Start SVI on a batch, for the parameters; raises AuditError for an estimator that cannot be audited."""
+        if isinstance(loss, type) or (loss is not None and not hasattr(loss, "loss")):
+            raise AuditError(f"loss= is {loss!r}; give an ELBO such as numpyro.infer.Trace_ELBO()")
+        self.model, self.guide, self._batch = model, guide, batch
+        self.estimator = Trace_ELBO() if loss is None else loss
+        self._particles = int(getattr(self.estimator, "num_particles", 1))
+        self._svi = SVI(model, guide, optim.SGD(1.0), self.estimator)
+        state = self._svi.init(jax.random.PRNGKey(0), *batch, init_params=params)
+        self.raw: dict[str, Any] = self._svi.optim.get_params(state.optim_state)
+
+    def constrained(self, name: str, raw: Any) -> Any:
+        """Return the value of a parameter from the unconstrained number that is trained."""
+        return self._svi.constrain_fn({name: raw})[name]
+
+    def values(self) -> dict[str, Array]:
+        """Return the constrained values by name."""
+        return {name: np.asarray(self.constrained(name, raw), np.float64) for name, raw in self.raw.items()}
+
+    def loss(self, raw: Named, batch: tuple[Any, ...], key: Any) -> Any:
+        """Return the estimator's loss of a batch."""
+        return self.estimator.loss(key, self._svi.constrain_fn(raw), self.model, self.guide, *batch)
+
+    def nll(self, raw: Named, batch: tuple[Any, ...], key: Any) -> Any:
+        """Return -log p of the observed sites, the mean over the estimator's particles, with the loss's noise."""
+        return -sum(_log_p(model, True) for _, model in self._traces(raw, batch, key)) / self._particles
+
+    def kl(self, raw: Named, key: Any) -> Any:
+        """Return the latent sites' log q - log p, the mean over the particles."""
+        pairs = self._traces(raw, self._batch, key)
+        return sum(_log_p(guide, False) - _log_p(model, False) for guide, model in pairs) / self._particles
+
+    def _traces(self, raw: Named, batch: tuple[Any, ...], key: Any) -> Iterator[tuple[Sites, Sites]]:
+        """Yield the traces of guide and model for each particle, with keys as NumPyro's estimators split them."""
+        held = self._svi.constrain_fn(raw)
+        for particle in jax.random.split(key, self._particles) if self._particles > 1 else [key]:
+            model_key, guide_key = jax.random.split(particle)
+            guide = handlers.trace(handlers.substitute(handlers.seed(self.guide, guide_key), held)).get_trace(*batch)
+            model = handlers.substitute(handlers.replay(handlers.seed(self.model, model_key), guide), held)
+            yield guide, handlers.trace(model).get_trace(*batch)
+
+
+def _log_p(sites: Sites, are_observed: bool) -> Any:
+    """Return the sum of log p over the observed sites, or over the latent ones."""
+    chosen = [site for site in sites.values() if site["type"] == "sample" and site["is_observed"] == are_observed]
+    if not chosen and are_observed:
+        raise AuditError("the model observes nothing; give numpyro.sample(..., obs=y)")
+    return sum((site["fn"].log_prob(site["value"]).sum() for site in chosen), 0.0)
