@@ -1,11 +1,12 @@
-"""Audit the objective of a Bayesian network, numerically, in PyTorch, Pyro or any other framework.
+"""Audit the objective of a Bayesian network, numerically, in PyTorch, Pyro, JAX, NumPyro, TensorFlow or anything else.
 
     import elbo_audit
     report = elbo_audit.audit_torch(loss, model.named_parameters(), batches, n_train=60_000, nll=nll)
     print(report)
 
-`audit_torch` takes the loss of a training step as a black box. `audit_pyro` takes model, guide and estimator. `audit`
-takes a function that returns a loss and its gradient as arrays, whatever computes them; it needs NumPy alone.
+`audit_torch`, `audit_jax` and `audit_tensorflow` take the loss of a training step as a black box. `audit_pyro` and
+`audit_numpyro` take model, guide and estimator. `audit` takes a function that returns a loss and its gradient as
+arrays, whatever computes them; it needs NumPy alone.
 `audit_prediction` and `entropy_of` say which mean of the draws reported predictions and entropies are of. Bad arguments
 raise AuditError. Each file answers one question:
 
@@ -17,11 +18,11 @@ raise AuditError. Each file answers one question:
 
 `rules` lists the mistakes, `report` has what an audit returns, and `libraries` audits other libraries' examples. These
 files and `weighing`, `least_squares`, `patterns` and `names` are the core, on float64 arrays. They see an objective
-through `objective.Objective`, which adapters implement: `functions` for `audit`, `torch_objective`, `pyro_sites`.
+through `objective.Objective`, which adapters implement: `functions` for `audit`, on which `jax_audits` stands,
+`torch_objective` and `tensorflow_audits`. `pyro_sites` and `numpyro_sites` read model and guide.
 
 The audit does not cover latent variables of single rows, as a VAE has. docs/audit.md says which mistakes each argument
-makes visible, and which mistakes the audit cannot see. PyTorch is imported when `audit_torch` or
-`audit_pyro` is first asked for, Pyro when `audit_pyro` runs.
+makes visible, and which mistakes the audit cannot see. A framework is imported when its audit is first asked for.
 """
 
 from __future__ import annotations
@@ -35,7 +36,9 @@ from elbo_audit.report import ElboReport
 if TYPE_CHECKING:
     from elbo_audit.factors import Factor, Gaussian
     from elbo_audit.functions import audit
+    from elbo_audit.jax_audits import audit_jax, audit_numpyro
     from elbo_audit.predictions import audit_prediction, entropy_of
+    from elbo_audit.tensorflow_audits import audit_tensorflow
     from elbo_audit.torch_audits import audit_pyro, audit_torch
 
 __all__ = [
@@ -45,8 +48,11 @@ __all__ = [
     "Gaussian",
     "MissingLibrary",
     "audit",
+    "audit_jax",
+    "audit_numpyro",
     "audit_prediction",
     "audit_pyro",
+    "audit_tensorflow",
     "audit_torch",
     "entropy_of",
 ]
@@ -54,6 +60,8 @@ __all__ = [
 _MODULES = {
     "audit": "elbo_audit.functions",
     **dict.fromkeys(("audit_pyro", "audit_torch"), "elbo_audit.torch_audits"),
+    **dict.fromkeys(("audit_jax", "audit_numpyro"), "elbo_audit.jax_audits"),
+    "audit_tensorflow": "elbo_audit.tensorflow_audits",
     **dict.fromkeys(("audit_prediction", "entropy_of"), "elbo_audit.predictions"),
     **dict.fromkeys(("Factor", "Gaussian"), "elbo_audit.factors"),
 }

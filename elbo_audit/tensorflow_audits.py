@@ -72,11 +72,12 @@ def _of_layers(model: Any) -> list[Factor | Gaussian]:
                 found[f"{layer.name}/{word}"] = partial(getattr, layer, word)
         if callable(getattr(layer, "_posterior", None)):  # of DenseVariational: a function of the layer's inputs
             found[f"{layer.name}/posterior"] = partial(layer._posterior, tf.zeros((1, 1)))
-    return [
-        Factor(name, lambda of=of: of().mean(), lambda of=of: of().stddev())
-        for name, of in found.items()
-        if np.all(of().stddev().numpy() > 0)  # by default, a bias is one number without a spread
-    ]
+    spread = {name: of for name, of in found.items() if np.all(of().stddev().numpy() > 0)}  # a bias may have none
+    return [_factor(name, of) for name, of in spread.items()]
+
+
+def _factor(name: str, of: Callable[[], Any]) -> Factor:
+    return Factor(name, lambda: of().mean(), lambda: of().stddev())
 
 
 @contextlib.contextmanager
