@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
@@ -16,6 +16,9 @@ from elbo_audit.functions import Function, audit
 from elbo_audit.names import gaussians
 from elbo_audit.objective import arguments
 from elbo_audit.report import ElboReport
+
+if TYPE_CHECKING:
+    from elbo_audit.numpyro_sites import NumpyroSites
 
 Named = Mapping[str, Any]  # arrays by the names of parameters
 Term = Callable[..., Any]  # a number from the tree of parameters, a batch and a key; a KL gets no batch
@@ -119,13 +122,13 @@ def audit_numpyro(
         MissingLibrary: NumPyro is not installed.
     """
     try:
-        from elbo_audit.numpyro_sites import NumpyroSites  # here: JAX alone is enough for `audit_jax`
+        from elbo_audit import numpyro_sites  # here: JAX alone is enough for `audit_jax`
     except ModuleNotFoundError as error:
         raise MissingLibrary("audit_numpyro needs NumPyro: pip install numpyro") from error
     if not batches:
         raise AuditError("no batch was given; give three")
-    sites = NumpyroSites(model, guide, arguments(batches[0]), loss, params)
-    pairs = [_composed(pair, sites.constrained) for pair in gaussians(sites.values(), sites.raw)]
+    sites = numpyro_sites.NumpyroSites(model, guide, arguments(batches[0]), loss, params)
+    pairs = [_composed(pair, sites) for pair in gaussians(sites.values(), sites.raw)]
     return audit_jax(
         jax.jit(sites.loss),  # as SVI does
         sites.raw,
@@ -139,16 +142,20 @@ def audit_numpyro(
     )
 
 
-def _composed(pair: Gaussian, constrained: Callable[[str, Any], Any]) -> Gaussian:
+def _composed(pair: Gaussian, sites: NumpyroSites) -> Gaussian:
     """Return a pair of constrained values as one of the numbers that SVI trains."""
+    if np.array_equal(sites.values()[pair.scale], np.asarray(sites.raw[pair.scale])):
+        return pair
     outer = TRANSFORMS[pair.transform] if isinstance(pair.transform, str) else pair.transform
 
     def inner(raw: Array) -> tuple[Array, Array]:
-        value, slope = jax.jvp(lambda part: constrained(pair.scale, part), (jnp.asarray(raw),), (jnp.ones(raw.shape),))
+        value, slope = jax.jvp(
+            lambda part: sites.constrained(pair.scale, part), (jnp.asarray(raw),), (jnp.ones(raw.shape),)
+        )
         return np.asarray(value, np.float64), np.asarray(slope, np.float64)
 
     def slope(raw: Array) -> Array:
         value, own = inner(raw)
         return outer.slope(value) * own
 
-    return Gaussian(pair.mean, pair.scale, Transform(lambda raw: outer.value(inner(raw)[0]), slope), pair.may_be_layer)
+    return Gaussian(pair.mean, pair.scale, Transform(lambda raw: outer.value(inner(raw)[0]), slope))

@@ -13,7 +13,7 @@ import tensorflow as tf
 from elbo_audit.audits import DRAWS, apply_rules, report
 from elbo_audit.errors import AuditError
 from elbo_audit.factors import Array, Factor, Gaussian, Gradient, Group
-from elbo_audit.names import gaussians, means_without_scale
+from elbo_audit.names import alone, gaussians
 from elbo_audit.objective import Batch, Case, Objective, Term
 from elbo_audit.report import ElboReport
 from elbo_audit.streams import SHORT, seed_of
@@ -52,12 +52,12 @@ def audit_tensorflow(
         AuditError: arguments that do not fit together, or a loss that is not finite.
     """
     objective = TensorFlowObjective(loss, variables, batches, nll, kl)
-    lone: list[str] = []
+    lone: dict[str, str] = {}
     if factors is None:
         factors = _of_layers(model)
     if not factors:
         pairs = gaussians(objective.parameters, objective.shapes)
-        lone = means_without_scale(objective.shapes, pairs) if kl is None else []
+        lone = alone(objective.shapes, pairs) if kl is None else {}
         factors = pairs
     groups = [objective.group(factor) for factor in factors]
     return report(apply_rules(Case(objective, groups, n_train, prior_std, draws, lone)))
