@@ -92,6 +92,9 @@ def _draw_roc(scores: DetectionScores, records: Mapping[str, Record], names: Seq
     """Return the drawing: a panel for each data set."""
     sets, across = _sets(scores), "digits flagged [fraction, logarithmic]"
     drawing, panels = small_multiples(len(sets), 2.0, across, "images that are no digits flagged [fraction]", columns=2)
+    panels[0].set_xscale("log", subs=[])
+    panels[0].set_xlim(LOWEST_RATE, 1)
+    panels[0].set_ylim(0, 1.01)
     for axes, which in zip(panels, sets, strict=True):
         areas = {name: records[name].metrics.get(f"{which}/auroc_{SCORE}") for name in scores if which in scores[name]}
         _roc_panel(axes, which, scores, areas, names)
@@ -118,9 +121,6 @@ def _roc_panel(
         colour, inside = mine.colour, axes.transAxes
         axes.plot((1.03, 1.12), (y, y), color=colour, linestyle=mine.line, transform=inside, clip_on=False)
         axes.text(1.15, y, text, va="center", fontsize=SMALL, color=colour, transform=inside)
-    axes.set_xscale("log", subs=[])
-    axes.set_xlim(LOWEST_RATE, 1)
-    axes.set_ylim(0, 1.01)
     axes.set_title(OOD_LABELS[which])
 
 

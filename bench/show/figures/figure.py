@@ -41,7 +41,10 @@ SIDE = 28  # pixels of an image's side
 
 
 def small_multiples(count: int, height: float, across: str, up: str, columns: int = 3) -> tuple[Drawing, list[Axes]]:
-    """Return a drawing and `count` panels with common, named axes in rows of `columns`, each `height` inches."""
+    """Return a drawing and `count` panels with common, named axes in rows of `columns`, each `height` inches.
+
+    What is set for the axes of one panel holds for all; to set it for each takes long.
+    """
     rows = -(-count // columns)
     drawing = canvas(WIDTH, 0.4 + height * rows)
     panels = drawing.subplots(rows, columns, squeeze=False, sharex=True, sharey=True).reshape(-1)

@@ -144,14 +144,14 @@ def _draw_shift(shift: str, methods: Sequence[Row], plain: Row | None) -> Drawin
     """Return the drawing: a panel for each method."""
     steps, (across, ticks) = STEPS[shift], ACROSS[shift]
     drawing, panels = small_multiples(len(methods), 1.5, across, "share of images")
+    panels[0].set_ylim(0, 1.02)
+    panels[0].set_xlim(0, steps[-1])
+    panels[0].set_xticks(range(0, steps[-1] + 1, ticks))
     for axes, row in zip(panels, methods, strict=True):
         for colour, (name, (label, line)) in zip(COLOURS, CURVES.items(), strict=False):
             if plain is not None and plain is not row:
                 axes.plot(steps, curve(plain, shift, name), color=FAINT, linestyle=line, linewidth=0.9)
             axes.plot(steps, curve(row, shift, name), color=colour, linestyle=line, label=label)
         axes.set_title(row.name.replace("+", "\n+"))  # a long name takes two lines
-        axes.set_ylim(0, 1.02)
-        axes.set_xlim(0, steps[-1])
-        axes.set_xticks(range(0, steps[-1] + 1, ticks))
     panels[0].legend(loc="upper right")
     return drawing

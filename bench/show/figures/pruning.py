@@ -64,6 +64,11 @@ def _draw(lines: Mapping[tuple[str, str], pd.DataFrame], claims: Sequence[Claim]
     approaches = list(dict.fromkeys(approach for approach, _ in lines))
     across, up = "weights kept [%, logarithmic]", "test accuracy [fraction of images]"
     drawing, panels = small_multiples(len(approaches), 2.1, across, up)
+    panels[0].set_ylim(0, 1.02)
+    panels[0].set_xscale("log")
+    panels[0].set_xlim(110, 0.9)
+    panels[0].set_xticks(KEPT, [f"{share:g}" for share in KEPT])
+    panels[0].minorticks_off()
     for axes, approach in zip(panels, approaches, strict=True):
         _panel(axes, approach, lines, claims, names)
     return drawing
@@ -98,11 +103,6 @@ def _panel(
         axes.plot(*zip(*found, strict=True), marker, color=REPORTED, fillstyle="none", label=label, zorder=5)
     axes.axhline(CHANCE, color=FAINT, linewidth=0.6, linestyle=":")
     axes.set_title(approach, color=mine.colour)
-    axes.set_ylim(0, 1.02)
-    axes.set_xscale("log")
-    axes.set_xlim(110, 0.9)
-    axes.set_xticks(KEPT, [f"{share:g}" for share in KEPT])
-    axes.minorticks_off()
     axes.legend(loc="lower left")
 
 

@@ -51,6 +51,8 @@ def _draw_reliability(trained_runs: RecordsByRecipe, names: Sequence[str]) -> Dr
     approaches = list(dict.fromkeys(approach for approach, _ in trained_runs))
     across, up = "confidence: largest mean probability [fraction]", "accuracy [fraction of images]"
     drawing, panels = small_multiples(len(approaches), 2.2, across, up)
+    panels[0].set_xlim(0, 1.03)
+    panels[0].set_ylim(0, 1.03)
     for axes, approach in zip(panels, approaches, strict=True):
         axes.plot([0, 1], [0, 1], color=FAINT, linewidth=0.8, zorder=1)
         lines = []
@@ -62,8 +64,6 @@ def _draw_reliability(trained_runs: RecordsByRecipe, names: Sequence[str]) -> Dr
                 lines += [] if error is None else [f"{GLYPHS[recipe]} ECE {100 * error:.2f} %"]
         axes.text(0.92, 0.03, "\n".join(lines), transform=axes.transAxes, ha="right", va="bottom", fontsize=SMALL)
         axes.set_title(approach, color=look(approach, names).colour)
-        axes.set_xlim(0, 1.03)
-        axes.set_ylim(0, 1.03)
     return drawing
 
 
@@ -127,6 +127,9 @@ def _draw_risk(trained_runs: RecordsByRecipe, names: Sequence[str], width: float
     recipes = [recipe for recipe in RECIPES if any(key[1] == recipe for key in trained_runs)]
     drawing = canvas(width, 0.5 + 2.5 * len(recipes))
     panels = drawing.subplots(len(recipes), 1, sharex=True, sharey=True, squeeze=False)[:, 0]
+    panels[0].set_yscale("log")
+    panels[0].set_ylim(LOWEST_RISK, 0.3)
+    panels[0].set_xlim(0, 100)
     for axes, recipe in zip(panels, recipes, strict=True):
         _risk_panel(axes, recipe, trained_runs, names)
     panels[-1].set_xlabel("coverage [% of test images answered]")
@@ -147,9 +150,6 @@ def _risk_panel(axes: Axes, recipe: str, trained_runs: RecordsByRecipe, names: S
         shown = np.where(risk > 0, risk, np.nan)
         axes.plot(100 * coverage, shown, mine.marker, linestyle="-", color=mine.colour, markevery=0.08, markersize=3)
         ends.append((approach, float(risk[-1])))
-    axes.set_yscale("log")
-    axes.set_ylim(LOWEST_RISK, 0.3)
-    axes.set_xlim(0, 100)
     axes.set_title(f"{recipe} recipe")
     places = spread([float(np.log10(max(risk, LOWEST_RISK))) for _, risk in ends], 0.22)
     for (approach, risk), place in zip(ends, places, strict=True):

@@ -65,11 +65,13 @@ class Drawings:
         return list(self._drawn)
 
     def __enter__(self) -> Self:
-        """Return this object."""
+        """Return this object. What is made until the exit is nearly all kept, so no garbage is looked for."""
+        gc.disable()
         return self
 
     def __exit__(self, error: object, *_: object) -> None:
         """End the processes. After an error nobody needs their drawings: then end them at once."""
+        gc.enable()
         if error is not None:
             for worker in self._workers:
                 worker.terminate()

@@ -75,10 +75,6 @@ def _audits(inputs: Inputs) -> Iterable[Table]:
     return lists.audit_tables(audit_documents(list(DOCUMENTS), inputs.numbers))
 
 
-def _libraries(_: Inputs) -> Table:
-    return lists.libraries_table(library_audits())
-
-
 def _provenance(inputs: Inputs) -> Table:
     return lists.provenance_table(inputs.results.records)
 
