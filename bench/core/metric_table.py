@@ -37,7 +37,7 @@ class Unit:
 
 
 FRACTION = Unit("fraction", -ROUNDING, 1 + ROUNDING)
-GAP = Unit("fraction", 0, 1 + SLACK)  # between a confidence and an accuracy
+GAP = Unit("fraction", 0, 1 + SLACK)  # a mean or difference of probabilities, as of confidence and accuracy
 NATS = Unit("nats per row", -SLACK, LARGEST)
 ENTROPY = Unit("nats per row", -SLACK, math.log(N_CLASSES) + SLACK)
 BRIER = Unit("squared probability per row, 0 to 2", 0, 2 + SLACK)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bench.core.text import FRACTION, SIX, THREE, Digits, counted
-from bench.judge.claims import print_interval
+from bench.judge.claims import measured_key, print_interval
 from bench.judge.comparison import ALPHA, DIFFERS, ENOUGH
 from bench.judge.stats.curves import SEEN_BEFORE, Curve
 from bench.judge.stats.rule import TRIES, OnScale, Verdict, distance_from_print, is_exact
@@ -62,6 +62,7 @@ def explain(judgement: Judgement, verdict: Verdict, with_curve: bool = True) -> 
     lines = [
         f"{claim.id}: {verdict.outcome}",
         _step("reported", f"{claim.printed} {claim.unit} ({claim.precision_kind}; {claim.locator} of {claim.source})"),
+        _step("metric", measured_key(claim)[1]),
         _step("printed alike", f"every number from {interval.low:.8g} to {interval.high:.8g}"),
         *([_step("note", claim.note)] if claim.note else []),
         _step("measured", _measured_text(verdict)),

@@ -91,8 +91,9 @@ def _walk(estimator: Estimator, steps: Sequence[Step], numbers: Numbers, claim: 
         Samples(
             {seed: in_claim_unit(claim, value) for seed, value in values.items() if seed in same or not same},
             None if values else missing_values[0],
+            numbers.sources(place, same or values),
         )
-        for values, missing_values in found
+        for place, (values, missing_values) in zip(places, found, strict=True)
     )
     added = {
         step.name: _effect(numbers.effect(before, after), claim)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from bench.core.records import Record
@@ -49,9 +49,9 @@ class Numbers:
                 found[record.seed] = value
         return found, tuple(missing_values)
 
-    def sources(self, place: MetricKey) -> tuple[str, ...]:
-        """Return the keys of the records that have a number, or of those from which it is derived."""
-        return tuple(record.key for record in self._records(place))
+    def sources(self, place: MetricKey, seeds: Collection[int]) -> tuple[str, ...]:
+        """Return the keys of the records of these seeds that have a number, or from which it is derived."""
+        return tuple(record.key for record in self._records(place) if record.seed in seeds)
 
     def _records(self, place: MetricKey) -> Sequence[Record]:
         protocol = "common" if place.source == "derived" else place.source
@@ -93,7 +93,8 @@ class Numbers:
                     NO_RECORD, f"the two sides have no seed in common; `{command(after)}` measures the first seeds"
                 ),
             )
-        return Effect(found, missing_values, (*self.sources(before), *self.sources(after)))
+        seeds = () if found is None else tuple(found.first.by_seed)
+        return Effect(found, missing_values, (*self.sources(before, seeds), *self.sources(after, seeds)))
 
 
 def command(place: MetricKey, n_seeds: int = SEEDS) -> str:

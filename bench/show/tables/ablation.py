@@ -103,7 +103,7 @@ def _level(ablation: Ablation, numbers: Numbers, recipe: str, data_set: str, nam
         place = start[data_set, name]
         values, missing_values = numbers.by_seed(place)
         most = max(most, len(values))
-        samples = Samples(values, missing_values[0] if missing_values else None, numbers.sources(place))
+        samples = Samples(values, missing_values[0] if missing_values else None, numbers.sources(place, values))
         entries.append(Measured(samples, FRACTION))
     return [f"= {recipe}", "level", data_set, str(most) if most else None, *entries]
 
