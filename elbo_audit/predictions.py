@@ -11,8 +11,9 @@ from torch import Tensor
 from elbo_audit.errors import AuditError
 from elbo_audit.findings import Finding, Seen
 from elbo_audit.noise import own_noise
+from elbo_audit.torch_objective import HALF
 
-CLOSE = 1e-3  # probability; reported numbers may be half precision
+CLOSE = 1e-3  # probability; reported numbers may be printed with three digits
 CLOSE_NATS = 10 * CLOSE  # nats; the same for an entropy
 
 MEAN, GEOMETRIC = "mean of probabilities", "exp of mean log-probabilities"
@@ -46,26 +47,43 @@ def audit_prediction(log_probs: Tensor, reported: Tensor) -> list[Finding]:
         AuditError: the shapes do not fit, or a number is NaN.
     """
     _check_shapes(log_probs, reported, "prediction", "[B, K]")
-    reported = reported.double()
-    off = float((reported.sum(-1) - 1).abs().max())
-    draws_off = off_one(log_probs)
-    largest = max(off, draws_off)
-    detail = f"sums are off 1 by {off:.2g} in the prediction and {draws_off:.2g} in the draws"
-    sums = Seen("fails" if largest > CLOSE else "passes", detail, {"largest": largest})
-    gaps = {name: float((value - reported).abs().max()) for name, value in averages(log_probs).items()}
+    (close, close_draws), worst = _tolerances(log_probs, reported), []
+    for each in (reported.double().sum(-1), log_probs.double().logsumexp(-1).exp()):
+        worst.append(float(each.flatten()[(each - 1).abs().argmax()]))
+    off, off_draws = (abs(value - 1) for value in worst)
+    detail = f"the sum farthest from 1 is {worst[0]:.5g} in the prediction and {worst[1]:.5g} in the draws"
+    fails = off > close or off_draws > close_draws
+    sums = Seen("fails" if fails else "passes", detail, {"largest": max(off, off_draws)})
+    gaps = {name: float((value - reported.double()).abs().max()) for name, value in averages(log_probs).items()}
     return [
         Finding("unnormalised-probabilities", "prediction", *sums),
-        Finding("log-average", "prediction", *_which_average(gaps)),
+        Finding("log-average", "prediction", *_which_average(gaps, max(close, _epsilon(log_probs)))),
     ]
 
 
-def _which_average(gaps: Mapping[str, float]) -> Seen:
+def _epsilon(given: Tensor) -> float:
+    """Return the rounding of numbers: of bfloat16 or float16 if all of them are such numbers, else of their type."""
+    halves = (kind for kind in HALF if torch.equal(given.to(kind).to(given.dtype), given))
+    return torch.finfo(next(halves, given.dtype)).eps
+
+
+def _tolerances(log_probs: Tensor, reported: Tensor) -> tuple[float, float]:
+    """Return how far sums of K rounded probabilities, and of the exponentials of K rounded logs, may be from 1.
+
+    Rounding moves a number by half of epsilon times itself at most: the sum of p by half of epsilon, that of exp(log p)
+    by as much times sum p |log p|, which is log K at most. Both are doubled, for sums that are rounded too.
+    """
+    n_classes = log_probs.shape[-1]
+    return max(CLOSE, _epsilon(reported)), max(CLOSE, _epsilon(log_probs) * math.log(n_classes))
+
+
+def _which_average(gaps: Mapping[str, float], close: float) -> Seen:
     """Judge a prediction by its largest difference from each average."""
     nearest = min(gaps, key=lambda name: gaps[name])
     shown = ", ".join(f"{name} {gap:.2g}" for name, gap in gaps.items())
-    if max(abs(gap - gaps[MEAN]) for gap in gaps.values()) < CLOSE:
+    if max(abs(gap - gaps[MEAN]) for gap in gaps.values()) < close:
         return Seen("not measured", f"the draws agree too well to tell ({shown})")
-    if gaps[nearest] > CLOSE:
+    if gaps[nearest] > close:
         return Seen("not measured", f"it is none of the known means; largest differences: {shown}", gaps)
     return Seen("passes" if nearest == MEAN else "fails", f"it is the {nearest}; differences: {shown}", gaps)
 
@@ -80,16 +98,18 @@ def entropy_of(log_probs: Tensor, reported: Tensor) -> Finding:
     gaps = {
         name: float((value - reported.double()).abs().max()) for name, value in entropies_by_average(log_probs).items()
     }
-    return Finding("unnormalised-entropy", "entropy", *_which_entropy(gaps))
+    # Rounding moves -sum p log p by half of epsilon times sum p |log p| (1 + |log p|) at most; doubled, as above.
+    rounding = max(_epsilon(log_probs), _epsilon(reported)) * (1 + math.log(log_probs.shape[-1])) ** 2
+    return Finding("unnormalised-entropy", "entropy", *_which_entropy(gaps, max(CLOSE_NATS, rounding)))
 
 
-def _which_entropy(gaps: Mapping[str, float]) -> Seen:
+def _which_entropy(gaps: Mapping[str, float], close: float) -> Seen:
     """Judge entropies by their largest difference from the entropies of each average."""
     nearest = min(gaps, key=lambda name: gaps[name])
     shown = ", ".join(f"of the {name} {gap:.2g}" for name, gap in gaps.items())
-    if max(gaps.values()) - min(gaps.values()) < CLOSE_NATS:
+    if max(gaps.values()) - min(gaps.values()) < close:
         return Seen("not measured", f"the draws agree too well to tell ({shown})")
-    if gaps[nearest] > CLOSE_NATS:
+    if gaps[nearest] > close:
         detail = f"it is the entropy of none of the known means, or not in nats; largest differences: {shown}"
         return Seen("not measured", detail, gaps)
     return Seen(
