@@ -50,7 +50,8 @@ def judge(case: Case, data: DataWeight | None, has_slopes: bool) -> dict[str, Se
 
 def _with_notes(case: Case, found: KlWeight, scale: Seen) -> Seen:
     """Say how sigma was read, and what was not judged. A scale without its mean leaves the KL not measured."""
-    notes = [note for note in (found.reading, *case.alone.values()) if note]
+    few = f"not judged, for they have few numbers: {', '.join(found.untold)}" if found.untold else ""
+    notes = [note for note in (few, found.reading, *case.alone.values()) if note]
     is_partial = case.alone and scale.outcome == "passes"
     detail = "; ".join([scale.detail, *notes])
     return scale._replace(outcome="not measured" if is_partial else scale.outcome, detail=detail)

@@ -14,6 +14,7 @@ from elbo_audit.factors import Array, Gradient
 
 EXACT = 0.1  # tensors whose noise is below this share of the fitted gradient weigh alike
 UNEXPLAINED = 0.05  # of a tensor's gradient: if the directions miss more, it holds something else
+CHANGES = 0.05  # of the KL's weight: batches whose weights differ by less have the same weight
 SURE = 3.0
 """Jackknife standard errors. If 8 draws have nothing in common, `common` exceeds this less than once in 1,000 times."""
 
@@ -190,6 +191,28 @@ def fit_drawn(targets: Sequence[Gradient], columns: Sequence[Gradient]) -> Gradi
     without = (above.sum() - above.sum(0) - above.sum(1)) / (below.sum() - 2 * below.sum(0))
     pseudo = n * above.sum() / below.sum() - (n - 1) * without
     return GradientFit(pseudo[:, None], np.zeros(1), targets, columns[:1])
+
+
+def over_batches(found: GradientFit, scale: float, n_batches: int) -> tuple[MeanOfDraws, Sequence[float]]:
+    """Return the weight in an epoch, and each batch's weight if batches differ by more than noise; else ().
+
+    If batches differ, the error comes from the spread of the draws within each batch.
+    """
+    weight = found.coefficient(0).times(scale)
+    draws = (found.draws[:, 0] * scale).tolist()
+    groups = [draws[index::n_batches] for index in range(n_batches) if draws[index::n_batches]]
+    freedom = len(draws) - len(groups)
+    if freedom < 1 or not all(map(math.isfinite, draws)):
+        return weight, ()
+    means = [sum(group) / len(group) for group in groups]
+    within = sum((value - mean) ** 2 for group, mean in zip(groups, means, strict=True) for value in group) / freedom
+    critical = MeanOfDraws(0.0, math.sqrt(within), freedom).half_width(1 - 0.001 / len(groups))
+    middle = sum(means) / len(means)
+    gap = max(abs(mean - middle) for mean in means)
+    if gap <= critical or gap <= CHANGES * abs(middle):
+        return weight, ()
+    error = math.sqrt(within * sum(1 / len(group) for group in groups)) / len(groups)
+    return MeanOfDraws(middle, error, freedom).plus_error(float(found.doubt[0]) * scale), means
 
 
 def _solve(targets: Sequence[Gradient], columns: Sequence[Gradient], scale: Mapping[str, float]) -> Array:

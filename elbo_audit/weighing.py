@@ -23,16 +23,15 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from elbo_audit.factors import Array, Gradient, Group, total
-from elbo_audit.least_squares import SURE, GradientFit, MeanOfDraws, fit, fit_drawn
+from elbo_audit.least_squares import SURE, GradientFit, MeanOfDraws, fit, fit_drawn, over_batches
 from elbo_audit.likelihood import DataWeight
 from elbo_audit.objective import Case, NotFinite, Objective
 from elbo_audit.streams import generator
 
 MISSING = 1e-4  # KLs in an epoch: float32's rounding alone can look like this much
-CHANGES = 0.05  # of the KL's weight: batches whose weights differ by less have the same weight
 JITTER = 0.8  # largest shift of log sigma: if all sigmas were equal, H and C would have the same direction
 FLATTEST = 0.25  # least d log sigma / d raw from which a shift is computed, so that no shift is too large
-FEW = 4  # a group is judged if mean and sigma have more numbers; up to 4 would fit any KL, also with another prior
+FEW = 4  # numbers of mean and sigma of a group that fit a KL with any prior: see `_is_told`
 NUMBERS = 250
 """Least product of draws and weights in the smallest group. The noise of a weight is at most as skewed as the square of
 a normal. For the mean of m such squares, skewness shortens the intervals from Student's t in proportion to 1 / m (Hall,
@@ -40,6 +39,7 @@ The Bootstrap and Edgeworth Expansion, 1992, chapter 2). In simulations the 95 %
 draws, and 94.5 % for m = 252."""
 NOTHING = MeanOfDraws(0.0, 0.0)
 READINGS = ("log(1 + exp)", "exp")  # of a sigma that is not positive: as in `names`, then as in `Group.other`
+TOLD = 0.05  # of a KL's weight: how well few numbers must tell it
 ROUNDINGS = 4  # in units of a gradient's last digit: how far rounding may move it
 
 
@@ -65,6 +65,7 @@ class KlWeight:
     size: float = math.nan  # root mean square of the weights' means and sigmas
     pull: MeanOfDraws | None = None  # the KL's weight / prior variance
     left: MeanOfDraws = NOTHING  # squared length of what the KL leaves of the groups' gradients
+    untold: Sequence[str] = ()  # groups of too few numbers
     reading: str = ""  # how sigma was read, where its name allows two ways
 
 
@@ -102,6 +103,7 @@ def _by_directions(case: Case, data: DataWeight | None) -> KlWeight:
     objective, factors = case.objective, case.trained
     doubt, scale = _shared_error(objective, data), _per_epoch(case, data)
     groups = [(group, _directions(group)) for group in _apart(factors)]
+    few = [(group, own) for group, own in groups if _count(own) <= FEW]
     groups = [(group, own) for group, own in groups if _count(own) > FEW]
     fewest = min((_n_weights(group) for group, _ in groups), default=NUMBERS)
     targets = _targets(case, data, doubt, fewest)
@@ -114,18 +116,41 @@ def _by_directions(case: Case, data: DataWeight | None) -> KlWeight:
         rest = alone.left()
         left = MeanOfDraws(left.value + rest.value, math.hypot(left.error, rest.error))
         judged += group
-        n = _n_weights(group)
-        name = "; ".join(factor.name for factor in group)
-        tensors.append(TensorWeight(name, n, alone.coefficient(0).times(scale), alone.ratio(1, 0)))
+        tensors.append(_tensor(group, alone, scale))
         missed |= _missed(alone, doubt)
     columns = _directions(judged or factors)
     seen = _only(targets, columns)
     whole = fit(seen, columns, doubt)
     # Here each group has a C of its own. With one C for all, priors of different widths would change the weight.
     apart = [columns[0], *([own[1] for _, own in groups] or columns[1:])]
-    counts, by_batch = _over_batches(fit(seen, apart, doubt), scale, len(objective.batches))
+    counts, by_batch = over_batches(fit(seen, apart, doubt), scale, len(objective.batches))
     pull = whole.coefficient(1).times(scale)
-    return KlWeight(counts, whole.ratio(1, 0), tensors, missed, by_batch, _size(factors), pull, left)
+    untold: list[str] = []
+    for group, own in few if groups else []:
+        alone = fit(_only(targets, own), own, doubt)
+        tensor = _tensor(group, alone, scale)
+        is_told = _is_told(tensor, alone.coefficient(1).times(scale), counts.value, whole.ratio(1, 0).value, group)
+        tensors += [tensor] if is_told else []
+        untold += [] if is_told else [tensor.name]
+    return KlWeight(counts, whole.ratio(1, 0), tensors, missed, by_batch, _size(factors), pull, left, untold=untold)
+
+
+def _tensor(group: Sequence[Group], alone: GradientFit, scale: float) -> TensorWeight:
+    name = "; ".join(factor.name for factor in group)
+    return TensorWeight(name, _n_weights(group), alone.coefficient(0).times(scale), alone.ratio(1, 0))
+
+
+def _is_told(tensor: TensorWeight, pull: MeanOfDraws, others: float, precision: float, group: Sequence[Group]) -> bool:
+    """Return whether the few numbers of a group surely show how often its KL counts.
+
+    With two unknowns they fit a KL with any prior. The pull of another prior than the `others` have, or of one that is
+    no Gaussian, must be too weak beside the entropy to change the weight: a pull c is c sigma^2 of an entropy.
+    """
+    weight = tensor.per_epoch
+    variance = float(np.mean([np.square(factor.std()).mean() for factor in group]))
+    odd = (abs(pull.value - precision * weight.value) + 2 * pull.error) * variance
+    is_small = odd < TOLD * max(abs(weight.value), abs(others))
+    return is_small and (weight.sure() or (is_missing(weight) and weight.error < TOLD * abs(others)))
 
 
 def _by_own_kl(case: Case, data: DataWeight | None) -> KlWeight:
@@ -137,7 +162,7 @@ def _by_own_kl(case: Case, data: DataWeight | None) -> KlWeight:
     tensors: list[TensorWeight] = []
     if any(not np.array_equal(part, directions[1][name]) for name, part in directions[0].items()):
         drawn = fit_drawn(targets, [objective.kl_gradient(draw) for draw in range(len(targets))])
-        counts, by_batch = _over_batches(drawn, scale, len(objective.batches))
+        counts, by_batch = over_batches(drawn, scale, len(objective.batches))
         return KlWeight(counts, None, [], {}, by_batch)
     missed: dict[str, float] = {}
     for name, part in directions[0].items():
@@ -145,7 +170,7 @@ def _by_own_kl(case: Case, data: DataWeight | None) -> KlWeight:
             alone = fit([{name: target[name]} for target in targets], [directions[0]], doubt)
             tensors.append(TensorWeight(name, part.size, alone.coefficient(0).times(scale)))
             missed |= _missed(alone, doubt)
-    counts, by_batch = _over_batches(fit(targets, directions[:1], doubt), scale, len(objective.batches))
+    counts, by_batch = over_batches(fit(targets, directions[:1], doubt), scale, len(objective.batches))
     return KlWeight(counts, None, tensors, missed, by_batch)
 
 
@@ -179,28 +204,6 @@ def _is_noisy(draws: Sequence[Gradient], doubt: Gradient) -> bool:
     """Return whether the gradient of one batch differs from draw to draw by more than rounding."""
     first = draws[0]
     return any(_norm(draw[name] - first[name]) > SURE * _norm(doubt[name]) for draw in draws[1:] for name in first)
-
-
-def _over_batches(found: GradientFit, scale: float, n_batches: int) -> tuple[MeanOfDraws, Sequence[float]]:
-    """Return the weight in an epoch, and each batch's weight if batches differ by more than noise; else ().
-
-    If batches differ, the error comes from the spread of the draws within each batch.
-    """
-    weight = found.coefficient(0).times(scale)
-    draws = (found.draws[:, 0] * scale).tolist()
-    groups = [draws[index::n_batches] for index in range(n_batches) if draws[index::n_batches]]
-    freedom = len(draws) - len(groups)
-    if freedom < 1 or not all(map(math.isfinite, draws)):
-        return weight, ()
-    means = [sum(group) / len(group) for group in groups]
-    within = sum((value - mean) ** 2 for group, mean in zip(groups, means, strict=True) for value in group) / freedom
-    critical = MeanOfDraws(0.0, math.sqrt(within), freedom).half_width(1 - 0.001 / len(groups))
-    middle = sum(means) / len(means)
-    gap = max(abs(mean - middle) for mean in means)
-    if gap <= critical or gap <= CHANGES * abs(middle):
-        return weight, ()
-    error = math.sqrt(within * sum(1 / len(group) for group in groups)) / len(groups)
-    return MeanOfDraws(middle, error, freedom).plus_error(float(found.doubt[0]) * scale), means
 
 
 def _apart(factors: Sequence[Group]) -> list[list[Group]]:

@@ -5,12 +5,12 @@ import pytest
 import torch
 from torch.nn import functional
 
-from elbo_audit.least_squares import GradientFit
+from elbo_audit.least_squares import GradientFit, over_batches
 from elbo_audit.likelihood import data_weight
 from elbo_audit.names import gaussians
 from elbo_audit.objective import Case
 from elbo_audit.torch_objective import TorchObjective
-from elbo_audit.weighing import _over_batches, measure
+from elbo_audit.weighing import measure
 
 ROWS, N = 10, 1000
 
@@ -56,17 +56,17 @@ def test_a_kl_without_noise_gets_no_more_draws():
     assert found.value == pytest.approx(1, abs=1e-9)
 
 
-def over_batches(draws):
+def of_two_batches(draws):
     column = np.array(draws)[:, None]
-    return _over_batches(GradientFit(column, np.zeros(1), [], []), 1.0, 2)
+    return over_batches(GradientFit(column, np.zeros(1), [], []), 1.0, 2)
 
 
 def test_the_shares_of_batches_are_no_noise():
     # batch 1: 3, 3.2, 3, 3.2; batch 2: 1, 1.2, 1, 1.2. Within: 8 x .1^2 / 6 = .0133; error sqrt(.0133 / 4 x 2) / 2
-    weight, by_batch = over_batches([3.0, 1.0, 3.2, 1.2, 3.0, 1.0, 3.2, 1.2])
+    weight, by_batch = of_two_batches([3.0, 1.0, 3.2, 1.2, 3.0, 1.0, 3.2, 1.2])
     assert by_batch == pytest.approx([3.1, 1.1])
     assert weight.value == pytest.approx(2.1)
     assert weight.error == pytest.approx((0.08 / 6 / 2) ** 0.5 / 2)
-    weight, by_batch = over_batches([3.0, 3.1, 3.2, 3.1, 3.1, 3.2, 3.1, 3.0])  # alike: the error is that of all draws
+    weight, by_batch = of_two_batches([3.0, 3.1, 3.2, 3.1, 3.1, 3.2, 3.1, 3.0])  # alike: the error is that of all draws
     assert not by_batch
     assert weight.freedom == 7
