@@ -28,7 +28,10 @@ class ObjectiveAudit(msgspec.Struct, frozen=True, forbid_unknown_fields=True, om
     def of(cls, report: ElboReport) -> ObjectiveAudit:
         """Return what a report says of gradients, KL and prior."""
         slopes, scale = report.of("detached-gradient"), report.of("kl-scale")
-        weights = {name: _rounded(value) for name, value in report.kl_weights.items()}
+        found = report.kl_weights
+        if not found and "kl_per_epoch" in report.numbers:  # a KL that kl= draws is measured of all weights together
+            found = {"all weights": report.numbers["kl_per_epoch"]}
+        weights = {name: _rounded(value) for name, value in found.items()}
         return cls(
             "passes" if slopes.outcome == "passes" else "fails" if slopes.outcome == "fails" else "not measured",
             slopes.detail,

@@ -22,7 +22,9 @@ from torch.utils.data import DataLoader, TensorDataset
 from elbo_audit.factors import Factor
 from elbo_audit.libraries.audited import LibraryAudit, ObjectiveAudit
 from elbo_audit.libraries.examples import BATCH, N_TRAIN, ROWS, Example
-from elbo_audit.libraries.setting import SIZES, batches, library, network, seeded
+from elbo_audit.libraries.installed import library
+from elbo_audit.libraries.objectives_more import MORE
+from elbo_audit.libraries.setting import SIZES, batches, network, seeded
 from elbo_audit.report import ElboReport
 from elbo_audit.torch_audits import audit_pyro, audit_torch
 from elbo_audit.torch_objective import Loss
@@ -234,6 +236,7 @@ AUDITS: Mapping[str, Callable[[bool], ElboReport | ObjectiveAudit]] = {
         automatic_guide, name="AutoLowRankMultivariateNormal", sizes=(100, 10), rank=10
     ),
     "laplace-torch": laplace,
+    **MORE,
 }
 """By the example's name. Each is called with True for the objective with the change."""
 

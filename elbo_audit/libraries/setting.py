@@ -3,33 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-import importlib
-import warnings
 from collections.abc import Callable, Iterator
 from itertools import pairwise
-from types import ModuleType
 
 import torch
 from torch import Tensor, nn
 
-from elbo_audit.errors import MissingLibrary
 from elbo_audit.streams import seed_of
 
 SIZES = (784, 400, 400, 10)
-EXTRA = "'bnn-uncertainty-bench[libraries]'"
-
-
-def library(module: str, install: str = EXTRA) -> ModuleType:
-    """Return a library's module; raises MissingLibrary that says what to install.
-
-    It is imported only here: no library is needed until its own example is audited.
-    """
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # we cannot mend a library's warnings about its own imports
-            return importlib.import_module(module)
-    except ImportError as error:
-        raise MissingLibrary(f"{module} cannot be imported ({error}); pip install {install}") from error
 
 
 @contextlib.contextmanager

@@ -1,5 +1,7 @@
 """Other people's libraries: the stored weights follow from the formulas, and small networks are measured again."""
 
+import math
+
 import msgspec
 import pytest
 
@@ -22,8 +24,14 @@ FORMULAS = {  # how often an epoch of N / B steps counts a tensor's KL, from the
     "AutoLowRankMultivariateNormal, 100-10": [N / B],
     "AutoDelta": [N / B] * 6,
     "laplace-torch": [1.0] * 6,
+    "torchbayesian": [0.1 * N / sum(COUNTS)] * 6,  # 0.1 of the mean over all weights, beside a mean over rows
+    "fastbnns": [(N / B) / (N // B)] * 6,  # 1 / batches beside a sum over rows, the last batch left out
+    "bnn-pytorch": [(N / B) / math.ceil(N / B)],  # the same, with the last batch
+    "bayesnn": [1.0] * 6,
+    "bayes-regression": [1.0],
+    "lightning-uq-box, 1 sample": [100 / n for n in COUNTS],  # 100 times each tensor's mean, beside N times a mean
 }
-NO_SLOPES = {"bayesian_torch, 2 passes", "blitz", "posteriors"}  # two by a mistake, the last on purpose
+NO_SLOPES = {"bayesian_torch, 2 passes", "blitz", "lightning-uq-box", "posteriors"}  # the last on purpose
 
 
 def test_every_example_was_measured():

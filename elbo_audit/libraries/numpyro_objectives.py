@@ -1,0 +1,50 @@
+"""The example of NumPyro: what NUTS samples from, -log p(rows, weights).
+
+There is no posterior with parameters, and so no KL. What can be counted is the prior: how often it counts while the
+data count once.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+from elbo_audit.libraries.foreign import ROWS, ForeignObjective, Rows, numbers
+from elbo_audit.libraries.installed import library
+
+INSTALL = "numpyro"
+SIZES = (3, 5, 5, 1)
+
+
+def nuts(corrected: bool) -> ForeignObjective:
+    """Return -log p of all rows and of the weights, as NumPyro sums it from a model of the example's form."""
+    del corrected  # no change is needed
+    jnp, random = library("jax.numpy", INSTALL), library("jax.random", INSTALL)
+    numpyro, distributions = library("numpyro", INSTALL), library("numpyro.distributions", INSTALL)
+    log_density = library("numpyro.infer.util", INSTALL).log_density
+    trace, substitute = (getattr(library("numpyro.handlers", INSTALL), name) for name in ("trace", "substitute"))
+
+    def model(x: Rows, y: Rows) -> None:
+        hidden = x
+        for index, (n_in, n_out) in enumerate(pairwise(SIZES)):
+            hidden = hidden if index == 0 else jnp.tanh(hidden)
+            normal = distributions.Normal(jnp.zeros((n_in, n_out)), 1.0).to_event(2)
+            hidden = hidden @ numpyro.sample(f"weights{index}", normal)
+        precision = numpyro.sample("precision", distributions.Gamma(3.0, 1.0))
+        with numpyro.plate("rows", len(x)):
+            numpyro.sample("y", distributions.Normal(hidden, precision**-0.5).to_event(1), obs=y)
+
+    def loss(weights: object, x: Rows, y: Rows, seed: int) -> object:
+        del seed  # it draws nothing
+        return -log_density(model, (x, y), {}, weights)[0]
+
+    def nll(weights: object, x: Rows, y: Rows, seed: int) -> object:
+        del seed
+        site = trace(substitute(model, weights)).get_trace(x, y)["y"]
+        return -site["fn"].log_prob(site["value"]).sum()
+
+    keys = random.split(random.PRNGKey(0), len(SIZES) - 1)
+    weights = {
+        f"weights{index}": random.normal(key, shape)
+        for index, (key, shape) in enumerate(zip(keys, pairwise(SIZES), strict=True))
+    }
+    return ForeignObjective(weights | {"precision": jnp.array(3.0)}, loss, nll, numbers(SIZES[0], ROWS), ROWS)
