@@ -17,7 +17,7 @@ pytestmark = [  # two warnings about what TensorFlow Probability itself calls
 
 N = 60_000
 SIZES = (6, 30, 30, 30)
-# tolerance: losses of 6e5 at most, rounded at 6e-8 of it, beside 128 KLs that make up nearly all of them; or loss - NLL,
+# tolerance: losses of 6e5 at most, rounded at 6e-8 of it, beside 128 KLs that are nearly all of it; or loss - NLL,
 # 1e-2 of the loss and rounded at 6e-6 of itself. Sums over rows add rounding: a hundred times that
 FLOAT32 = 1e-3
 
