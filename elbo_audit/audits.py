@@ -7,12 +7,14 @@ from collections.abc import Mapping
 import numpy as np
 
 from elbo_audit import gradients, kl, likelihood, sigma
+from elbo_audit.factors import Group
 from elbo_audit.findings import Finding, Seen
-from elbo_audit.objective import Case
+from elbo_audit.objective import Case, Objective
 from elbo_audit.report import ElboReport
 from elbo_audit.sigma import Training
 
 DRAWS = 8  # number of seeds to average a sampled KL over
+SAME_NOISE = 1e-3  # of the largest product of two gradients: float32 leaves less than this of equal ones
 
 
 @np.errstate(all="ignore")  # a gradient that is no number stays none, and is judged as not measured
@@ -35,18 +37,43 @@ def apply_rules(case: Case, training: Training | None = None) -> dict[str, Seen]
             "counter, or draws from a generator of its own; hold that still, such as at the warm-up's end"
         )
         seen = dict.fromkeys(seen, Seen("not measured", detail))
-    seen["repeated-noise"] = _repeated_noise(objective.sets_seed())
+    seen["repeated-noise"] = _repeated_noise(case)
     seen["sigma-frozen"] = sigma.frozen(case, training)
     seen["pruned-noise"] = sigma.noisy_where_pruned(case)
     return seen
 
 
-def _repeated_noise(sets_seed: bool | None) -> Seen:
-    if sets_seed is None:
-        return Seen("not measured", "whether a step draws new noise is not seen in a function that is given its seed")
-    if sets_seed:
-        return Seen("fails", "the loss sets torch's seed, so that every step draws the same noise")
-    return Seen("passes", "the loss does not set torch's seed")
+def _repeated_noise(case: Case) -> Seen:
+    objective = case.objective
+    if (sets_seed := objective.sets_seed()) is not None:
+        if sets_seed:
+            return Seen("fails", "the loss sets torch's seed, so that every step draws the same noise")
+        return Seen("passes", "the loss does not set torch's seed")
+    if objective.loss(objective.batches[0], 0) != objective.loss(objective.batches[0], 1):
+        return Seen("passes", "two seeds give two losses")
+    if any(_has_fixed_noise(objective, group) for group in case.trained):
+        return Seen("fails", "every seed gives the same noise: draw it from the seed (key) that each step gets")
+    return Seen("not measured", "every seed gives the same loss: it draws no noise, or the same noise in every step")
+
+
+def _has_fixed_noise(objective: Objective, group: Group) -> bool:
+    """Return whether weights are mean + sigma x the same noise in every batch.
+
+    Then the data's gradient by sigma is that by the mean times the noise, for each weight, whatever the batch. What all
+    batches share, such as the KL's gradient, is left out by differences between three batches.
+    """
+    if len(objective.batches) < 3:
+        return False
+    slopes = [objective.loss_gradient(batch, 0) for batch in objective.batches[:3]]
+    means, scales = (sorted(names) for names in (group.means, group.scales))
+    if len(means) != 1 or len(scales) != 1 or objective.shapes[means[0]] != objective.shapes[scales[0]]:
+        return False
+    mean, other_mean, scale, other_scale = (
+        slopes[0][name] - slopes[at][name] for name in (means[0], scales[0]) for at in (1, 2)
+    )
+    products = scale * other_mean, other_scale * mean
+    largest = float(np.abs(products).max())
+    return largest > 0 and float(np.abs(products[0] - products[1]).max()) <= SAME_NOISE * largest
 
 
 def report(seen: Mapping[str, Seen]) -> ElboReport:

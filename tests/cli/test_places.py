@@ -6,7 +6,7 @@ import pytest
 
 from bench.cli import USAGE
 from bench.cli.main import main
-from bench.core import files, locks, project
+from bench.core import files, locks
 from bench.core.errors import StoreError
 from bench.core.project import RESULTS
 
@@ -72,8 +72,8 @@ def test_an_installed_package_is_only_read(tmp_path, monkeypatch):
     package = tmp_path / "package"
     (package / "results").mkdir(parents=True)
     (tmp_path / "link").symlink_to(package / "results")
-    monkeypatch.setattr(project, "IS_CLONE", False)
-    monkeypatch.setattr(project, "TOP", package)
+    monkeypatch.setattr(files, "IS_CLONE", False)
+    monkeypatch.setattr(files, "TOP", package)
     for place in (package / "results", tmp_path / "link"):
         for act in (
             lambda place=place: files.write_atomically(place / "it.json", b""),
