@@ -62,34 +62,31 @@ class PyroSites:
         if not batches:
             raise AuditError("no batch was given; give three")
         self.batches = [arguments(batch) for batch in batches]
-        self.plate: CondIndepStackFrame | None = None
-        self._draws_rows = False
+        self._drawn_by = ""  # the plate that draws a step's rows, whose indices are then the first part of each batch
         with own_noise(), torch.no_grad():
             traces = self._traces(*self.batches[0])
         self.plate = _subsampling(traces[1])
         if hasattr(self.estimator, "max_plate_nesting"):  # TraceEnum_ELBO: its first call guesses the nesting
             with own_noise():
                 self.estimator.differentiable_loss(self.model, self.guide, *self.batches[0])
-        self._let_plate_choose()
         _check_latents(traces[1])
+        if self.plate is not None:
+            self._let_draw(self.plate)
         self.broadcast = _broadcast(traces[1])  # a sentence on an observed site whose rows broadcast; else ''
         self._used = {name for trace in traces for name, site in trace.nodes.items() if site["type"] == "param"}
 
-    def _let_plate_choose(self) -> None:
-        """Put rows in front of each batch, if the model picks its rows by the indices that a plate draws."""
-        if self.plate is None:
-            return
+    def _let_draw(self, plate: CondIndepStackFrame) -> None:
+        """Put indices in front of each batch, if a plate draws them and the model picks its rows by them."""
         plain, source = self.batches, generator("rows")
-        n_batches = max(len(plain), 3)
-        rows = [source.permutation(self.plate.full_size)[: self.plate.size] for _ in range(n_batches)]
-        self.batches = [(torch.as_tensor(each), *plain[k % len(plain)]) for k, each in enumerate(rows)]
-        self._draws_rows = True
+        drawn = [torch.as_tensor(source.permutation(plate.full_size)[: plate.size]) for _ in range(max(len(plain), 3))]
+        self.batches = [(rows, *plain[k % len(plain)]) for k, rows in enumerate(drawn)]
+        self._drawn_by = plate.name
         values = []
-        for each in self.batches[:2]:
+        for rows in drawn[:2]:
             with noise_of(0), torch.no_grad():
-                values.append(self.nll(each[0], *plain[0]))
-        if torch.equal(*values):
-            self.batches, self._draws_rows = plain, False  # the model takes them from its arguments
+                values.append(self.nll(rows, *plain[0]))
+        if torch.equal(*values):  # the rows come from the model's arguments
+            self.batches, self._drawn_by = plain, ""
 
     def parameters(self) -> list[tuple[str, Tensor]]:
         """Return the unconstrained leaf tensors of Pyro's store that model and guide use; other models share it."""
@@ -161,9 +158,7 @@ class PyroSites:
 
     def _split(self, batch: Batch) -> tuple[AbstractContextManager[object], Batch]:
         """Return a context in which the plate has the batch's rows, and the arguments of model and guide."""
-        if self.plate is None or not self._draws_rows:
-            return nullcontext(), batch
-        return _Rows(self.plate.name, batch[0]), batch[1:]
+        return (_Rows(self._drawn_by, batch[0]), batch[1:]) if self._drawn_by else (nullcontext(), batch)
 
 
 def _checked_estimator(given: object) -> ELBO:
@@ -206,12 +201,12 @@ def _sites(trace: Trace, are_observed: bool) -> dict[str, dict[str, Any]]:
 
 def _subsampling(trace: Trace) -> CondIndepStackFrame | None:
     """Return the plate of the observed sites that has some of its rows only; None without one."""
-    frames = {frame for site in _sites(trace, True).values() for frame in site["cond_indep_stack"]}
-    found = sorted(frame for frame in frames if frame.full_size is not None and frame.size < frame.full_size)
+    frames = [frame for site in _sites(trace, True).values() for frame in site["cond_indep_stack"]]
+    found = {frame.name: frame for frame in frames if frame.full_size is not None and frame.size < frame.full_size}
     if len(found) > 1:
-        shown = ", ".join(f"'{frame.name}'" for frame in found)
+        shown = ", ".join(f"'{name}'" for name in found)
         raise AuditError(f"the observed sites are in {len(found)} plates that subsample, {shown}; audit one at a time")
-    return found[0] if found else None
+    return next(iter(found.values()), None)
 
 
 def _broadcast(trace: Trace) -> str:

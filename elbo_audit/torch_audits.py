@@ -141,7 +141,8 @@ def audit_pyro(
     sites = PyroSites(model, guide, batches, loss)
     named = {name: as_array(value) for name, value in sites.values().items()}
     trained = {name for name, value in sites.values().items() if value.requires_grad}
-    pairs = [sites.factor(pair) for pair in gaussians(named, trained)] if factors is None else factors
+    found = gaussians(named, trained)  # a scale that is not positive has no constraint: it is its own leaf
+    pairs = [pair if pair.other else sites.factor(pair) for pair in found] if factors is None else factors
     objective = sites.objective(with_kl=not pairs)
     other = "factors=[], which takes the KL from the latent sites"
     case = Case(objective, [objective.group(factor) for factor in pairs], n_train, prior_std, draws, other_kl=other)

@@ -150,6 +150,58 @@ def test_a_model_that_subsamples_the_data_set_is_an_elbo(batches, loss):
     assert report.numbers["kl_per_epoch"] == pytest.approx(1, abs=NEAR + 2 * error)  # tolerance: as the audit's rule
 
 
+def without_arguments():
+    w = weights()
+    with pyro.plate("data", N_TRAIN, subsample_size=BATCH):
+        x, y = (pyro.subsample(part, event_dim=n) for part, n in ((X, 1), (Y, 0)))
+        pyro.sample("y", distributions.Normal(x @ w, 1.0), obs=y)
+
+
+def row_by_row(x, y):
+    w = weights()
+    for i in pyro.plate("data", N_TRAIN, subsample_size=6):
+        pyro.sample(f"y {i}", distributions.Normal(x[i] @ w, 1.0), obs=y[i])
+
+
+def with_given_rows(x, y, index):
+    w = weights()
+    with pyro.plate("data", N_TRAIN, subsample=index):
+        pyro.sample("y", distributions.Normal(x[index] @ w, 1.0), obs=y[index])
+
+
+@pytest.mark.parametrize(
+    ("model", "batches", "n_rows"),
+    [
+        (without_arguments, [()] * 3, BATCH),
+        (row_by_row, [(X, Y)] * 3, 6),
+        (with_given_rows, [(X, Y, torch.arange(40) + 40 * k) for k in range(3)], 40),
+    ],
+)
+def test_the_rows_of_a_step_are_those_of_the_plate(model, batches, n_rows):
+    report = audit(model, batches)
+    assert report.ok, str(report)
+    assert report.numbers["data_weight"] == pytest.approx(N_TRAIN / n_rows, rel=SLOPE)
+    assert report.numbers["kl_per_epoch"] == pytest.approx(1, abs=NEAR)
+
+
+@pytest.mark.parametrize("times", [1, 2])
+def test_a_scale_without_a_constraint_is_read_as_the_gradient_says(times):
+    def model(x, y):
+        with poutine.scale(scale=times):
+            w = weights()
+        with rows(x):
+            pyro.sample("y", distributions.Normal(x @ w, 1.0), obs=y)
+
+    def guide(x, y):
+        loc, log_scale = pyro.param("w_loc", torch.ones(4)), pyro.param("w_scale", torch.full((4,), -2.0))
+        with poutine.scale(scale=times):
+            pyro.sample("w", distributions.Normal(loc, log_scale.exp()).to_event(1))
+
+    report = elbo_audit.audit_pyro(model, guide, BATCHES, N_TRAIN, loss=TraceMeanField_ELBO())
+    assert report.ok == (times == 1), str(report)
+    assert "sigma is exp of w_scale" in report.of("kl-scale").detail
+
+
 def test_a_plate_that_subsamples_with_a_scale_beside_it_fails():
     report = audit(subsampling(scale=N_TRAIN / BATCH), [(X, Y)] * 3)
     assert report.numbers["kl_per_epoch"] == pytest.approx(BATCH / N_TRAIN, rel=NEAR)
