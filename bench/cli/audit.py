@@ -24,6 +24,9 @@ from bench.judge.audit.check import approaches_of, check_approach
 from bench.judge.audit.data import audit_data
 from bench.judge.audit.documents import DOCUMENTS, audit_documents
 from bench.judge.audit.findings import OUTCOMES, Finding
+from bench.judge.audit.libraries.audited import LibraryAudit, keep
+from bench.judge.audit.libraries.examples import examples_of
+from bench.judge.audit.libraries.objectives import audit_example
 from bench.judge.audit.records import audit_records
 from bench.judge.audit.rules import RULES
 from bench.judge.results import Results, select
@@ -31,9 +34,6 @@ from bench.plan.registry import manifests
 from bench.show.screens.audit import check_lines, finding_lines, library_lines
 from bench.show.terminal import shown
 from elbo_audit.errors import MissingLibrary
-from elbo_audit.libraries.audited import LibraryAudit, keep
-from elbo_audit.libraries.examples import examples_of
-from elbo_audit.libraries.objectives import audit_example
 
 PARTS = ("documents", "approaches", "records", "data")
 OUTSIDE = (".py", ".toml")  # endings of the files of an approach

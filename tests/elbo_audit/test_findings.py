@@ -24,7 +24,8 @@ def test_a_finding_is_one_line_that_says_what_to_do():
 @pytest.mark.parametrize(
     ("code", "loaded"),
     [
-        ("import elbo_audit, elbo_audit.rules, elbo_audit.libraries.audited", ""),
+        ("import elbo_audit, elbo_audit.rules", ""),
+        ("import bench.judge.audit.libraries.audited", "bench"),
         ("from elbo_audit import audit_torch, audit_pyro", "numpy torch"),
     ],
 )
@@ -34,6 +35,11 @@ def test_an_import_loads_a_framework_only_for_an_audit(code, loaded):
 
 
 def test_every_public_name_is_there():
-    assert all(getattr(elbo_audit, name) for name in elbo_audit.__all__)
-    with pytest.raises(AttributeError, match="has no attribute 'audit_jax'"):
-        elbo_audit.audit_jax  # noqa: B018 - looking the name up raises
+    for name in elbo_audit.__all__:
+        try:
+            assert getattr(elbo_audit, name)
+        except ModuleNotFoundError as error:
+            if error.name not in ("jax", "tensorflow"):  # which not every environment of the tests has
+                raise
+    with pytest.raises(AttributeError, match="has no attribute 'audit_keras'"):
+        elbo_audit.audit_keras  # noqa: B018 - looking the name up raises

@@ -3,10 +3,10 @@
 import sys
 
 from bench.cli.main import main
+from bench.judge.audit.libraries.audited import ObjectiveAudit
+from bench.judge.audit.libraries.examples import EXAMPLES
 from bench.show.tables.lists import LIBRARIES_COLUMNS, as_if_n, libraries_table, weights
 from bench.show.tables.render import markdown
-from elbo_audit.libraries.audited import ObjectiveAudit
-from elbo_audit.libraries.examples import EXAMPLES
 
 
 def objective(**kl_weights):

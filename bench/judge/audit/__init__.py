@@ -7,6 +7,5 @@ records     rules for stored records, raw predictions and kept posteriors
 data        rules for the data sets
 documents   rules for the documents, from reading them and from running their code
 check       the contract and the rules on one approach, a line for each check
-
-The package `elbo_audit` has the rules for objectives and predictions, and audits other people's libraries.
+libraries   other people's libraries, whose examples the package `elbo_audit` audits; it has the rules for objectives
 """

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from bench.judge.audit.findings import Finding
+from bench.judge.audit.libraries.audited import LibraryAudit, ObjectiveAudit
+from bench.judge.audit.libraries.examples import Example
 from bench.judge.audit.rules import RULES
 from bench.show.table import EMPTY
 from bench.show.tables.lists import as_if_n, weights
-from elbo_audit.libraries.audited import LibraryAudit, ObjectiveAudit
-from elbo_audit.libraries.examples import Example
 
 if TYPE_CHECKING:
     from bench.judge.audit.check import CheckLine  # imports PyTorch, which tables do not need

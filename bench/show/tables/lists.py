@@ -10,14 +10,14 @@ from bench.core.reasons import in_words
 from bench.core.records import Provenance, Record
 from bench.core.text import THREE
 from bench.judge.audit.findings import OUTCOMES, Finding
+from bench.judge.audit.libraries.audited import LibraryAudit, ObjectiveAudit
+from bench.judge.audit.libraries.examples import EXAMPLES, N_TRAIN, Example
 from bench.judge.audit.rules import RULES
 from bench.judge.results import SHOWN_VERSIONS, code_of, made_at
 from bench.judge.samples import MissingValue, Samples
 from bench.judge.stats.papers import OBTAINED, Paper
 from bench.show.inputs import Inputs
 from bench.show.table import Entry, Linked, Measured, Missing, Table, sources_of
-from elbo_audit.libraries.audited import LibraryAudit, ObjectiveAudit
-from elbo_audit.libraries.examples import EXAMPLES, N_TRAIN, Example
 
 AUDIT_COLUMNS = ("rule", "severity", "outcome", "seen", "effect", "remedy")
 NOT_AUDITED = "not applicable"

@@ -12,6 +12,7 @@ from bench.judge.ablation.answer import find
 from bench.judge.ablation.effects import effects
 from bench.judge.ablation.selection import chosen
 from bench.judge.audit.documents import DOCUMENTS, audit_documents
+from bench.judge.audit.libraries.audited import library_audits
 from bench.judge.stats.papers import load_papers
 from bench.plan.registry import group_of
 from bench.show.inputs import Inputs
@@ -34,7 +35,6 @@ from bench.show.tables.verdicts import (
     summary_table,
     verdicts_table,
 )
-from elbo_audit.libraries.audited import library_audits
 
 
 class TableKind(NamedTuple):

@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from types import ModuleType
 from typing import Protocol
 
-from elbo_audit.libraries.foreign import SIZES, WINES, ForeignObjective, Rows, digits, n_train, numbers
-from elbo_audit.libraries.installed import library
+from bench.judge.audit.libraries.foreign import SIZES, WINES, ForeignObjective, Rows, digits, n_train, numbers
+from bench.judge.audit.libraries.installed import library
 
 INSTALL = "tensorflow tensorflow-probability tf_keras"
 HIDDEN = (8, 8)  # of the Keras tutorial

@@ -5,10 +5,10 @@ import math
 import numpy as np
 import pytest
 
+from bench.judge.audit.libraries import foreign, numpyro_objectives, tensorflow_objectives
+from bench.judge.audit.libraries.foreign import FOREIGN
+from bench.judge.audit.libraries.installed import library
 from elbo_audit.errors import MissingLibrary
-from elbo_audit.libraries import foreign, numpyro_objectives, tensorflow_objectives
-from elbo_audit.libraries.foreign import FOREIGN
-from elbo_audit.libraries.installed import library
 
 pytestmark = [  # two warnings about what TensorFlow Probability itself calls
     pytest.mark.filterwarnings("ignore:.*layer.add_variable. is deprecated:UserWarning"),

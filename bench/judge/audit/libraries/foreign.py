@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from elbo_audit.libraries.examples import BATCH, N_TRAIN, Example
+from bench.judge.audit.libraries.examples import BATCH, N_TRAIN, Example
 
 SIZES = (784, 400, 400, 10)  # of the network, as of the examples in PyTorch
 

@@ -5,11 +5,11 @@ import math
 import msgspec
 import pytest
 
+from bench.judge.audit.libraries import objectives, setting
+from bench.judge.audit.libraries.audited import LibraryAudit, ObjectiveAudit, keep, library_audits
+from bench.judge.audit.libraries.examples import EXAMPLES
+from bench.judge.audit.libraries.objectives import AUDITS, audit_example
 from elbo_audit.errors import AuditError
-from elbo_audit.libraries import objectives, setting
-from elbo_audit.libraries.audited import LibraryAudit, ObjectiveAudit, keep, library_audits
-from elbo_audit.libraries.examples import EXAMPLES
-from elbo_audit.libraries.objectives import AUDITS, audit_example
 
 N, B = 60_000, 128
 COUNTS = [784 * 400, 400, 400 * 400, 400, 400 * 10, 10]  # of the tensors: 478,410 weights

@@ -19,12 +19,12 @@ from torch.distributions import Normal, kl_divergence
 from torch.nn import functional
 from torch.utils.data import DataLoader, TensorDataset
 
+from bench.judge.audit.libraries.audited import LibraryAudit, ObjectiveAudit
+from bench.judge.audit.libraries.examples import BATCH, N_TRAIN, ROWS, Example
+from bench.judge.audit.libraries.installed import library
+from bench.judge.audit.libraries.objectives_more import MORE
+from bench.judge.audit.libraries.setting import SIZES, batches, network, seeded
 from elbo_audit.factors import Factor
-from elbo_audit.libraries.audited import LibraryAudit, ObjectiveAudit
-from elbo_audit.libraries.examples import BATCH, N_TRAIN, ROWS, Example
-from elbo_audit.libraries.installed import library
-from elbo_audit.libraries.objectives_more import MORE
-from elbo_audit.libraries.setting import SIZES, batches, network, seeded
 from elbo_audit.report import ElboReport
 from elbo_audit.torch_audits import audit_pyro, audit_torch
 from elbo_audit.torch_objective import Loss

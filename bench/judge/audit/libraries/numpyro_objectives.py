@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from elbo_audit.libraries.foreign import ROWS, ForeignObjective, Rows, numbers
-from elbo_audit.libraries.installed import library
+from bench.judge.audit.libraries.foreign import ROWS, ForeignObjective, Rows, numbers
+from bench.judge.audit.libraries.installed import library
 
 INSTALL = "numpyro"
 SIZES = (3, 5, 5, 1)

@@ -10,9 +10,9 @@ from torch.distributions import Normal
 from torch.nn import functional
 
 from bench.data.torchvision_shim import make_importable
-from elbo_audit.libraries import objectives_more, setting
-from elbo_audit.libraries.installed import library
-from elbo_audit.libraries.objectives_more import TorchObjective
+from bench.judge.audit.libraries import objectives_more, setting
+from bench.judge.audit.libraries.installed import library
+from bench.judge.audit.libraries.objectives_more import TorchObjective
 
 N = 60_000
 SIZES = (6, 30, 30, 30)
