@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import torch
 from torch import Tensor
@@ -17,6 +17,7 @@ CLOSE = 1e-3  # probability; reported numbers may be printed with three digits
 CLOSE_NATS = 10 * CLOSE  # nats; the same for an entropy
 
 MEAN, GEOMETRIC = "mean of probabilities", "exp of mean log-probabilities"
+NORMALISED = f"normalised {GEOMETRIC}"
 
 
 def averages(log_probs: Tensor) -> dict[str, Tensor]:
@@ -26,7 +27,7 @@ def averages(log_probs: Tensor) -> dict[str, Tensor]:
     return {
         MEAN: (log_probs.logsumexp(0) - math.log(len(log_probs))).exp(),
         GEOMETRIC: logs.exp(),
-        "normalised exp of mean log-probabilities": logs.softmax(-1),
+        NORMALISED: logs.softmax(-1),
     }
 
 
@@ -57,7 +58,9 @@ def audit_prediction(log_probs: Tensor, reported: Tensor) -> list[Finding]:
     gaps = {name: float((value - reported.double()).abs().max()) for name, value in averages(log_probs).items()}
     return [
         Finding("unnormalised-probabilities", "prediction", *sums),
-        Finding("log-average", "prediction", *_which_average(gaps, max(close, _epsilon(log_probs)))),
+        Finding(
+            "log-average", "prediction", *_which(gaps, max(close, _epsilon(log_probs)), [GEOMETRIC, NORMALISED], "")
+        ),
     ]
 
 
@@ -77,15 +80,16 @@ def _tolerances(log_probs: Tensor, reported: Tensor) -> tuple[float, float]:
     return max(CLOSE, _epsilon(reported)), max(CLOSE, _epsilon(log_probs) * math.log(n_classes))
 
 
-def _which_average(gaps: Mapping[str, float], close: float) -> Seen:
-    """Judge a prediction by its largest difference from each average."""
+def _which(gaps: Mapping[str, float], close: float, wrong: Sequence[str], what: str) -> Seen:
+    """Judge numbers by their largest difference from those of each average."""
     nearest = min(gaps, key=lambda name: gaps[name])
     shown = ", ".join(f"{name} {gap:.2g}" for name, gap in gaps.items())
     if max(abs(gap - gaps[MEAN]) for gap in gaps.values()) < close:
         return Seen("not measured", f"the draws agree too well to tell ({shown})")
     if gaps[nearest] > close:
-        return Seen("not measured", f"it is none of the known means; largest differences: {shown}", gaps)
-    return Seen("passes" if nearest == MEAN else "fails", f"it is the {nearest}; differences: {shown}", gaps)
+        return Seen("not measured", f"it is {what}none of the known means; largest differences: {shown}", gaps)
+    detail = f"it is {what}the {nearest}; differences: {shown}"
+    return Seen("fails" if nearest in wrong else "passes", detail, gaps)
 
 
 def entropy_of(log_probs: Tensor, reported: Tensor) -> Finding:
@@ -100,20 +104,10 @@ def entropy_of(log_probs: Tensor, reported: Tensor) -> Finding:
     }
     # Rounding moves -sum p log p by half of epsilon times sum p |log p| (1 + |log p|) at most; doubled, as above.
     rounding = max(_epsilon(log_probs), _epsilon(reported)) * (1 + math.log(log_probs.shape[-1])) ** 2
-    return Finding("unnormalised-entropy", "entropy", *_which_entropy(gaps, max(CLOSE_NATS, rounding)))
-
-
-def _which_entropy(gaps: Mapping[str, float], close: float) -> Seen:
-    """Judge entropies by their largest difference from the entropies of each average."""
-    nearest = min(gaps, key=lambda name: gaps[name])
-    shown = ", ".join(f"of the {name} {gap:.2g}" for name, gap in gaps.items())
-    if max(gaps.values()) - min(gaps.values()) < close:
-        return Seen("not measured", f"the draws agree too well to tell ({shown})")
-    if gaps[nearest] > close:
-        detail = f"it is the entropy of none of the known means, or not in nats; largest differences: {shown}"
-        return Seen("not measured", detail, gaps)
-    return Seen(
-        "fails" if nearest == GEOMETRIC else "passes", f"it is that of the {nearest}; differences: {shown}", gaps
+    return Finding(
+        "unnormalised-entropy",
+        "entropy",
+        *_which(gaps, max(CLOSE_NATS, rounding), [GEOMETRIC], "the entropy, in nats, of "),
     )
 
 
