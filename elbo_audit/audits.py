@@ -6,9 +6,9 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from elbo_audit import gradients, kl, likelihood, sigma
+from elbo_audit import gradients, kl, likelihood, rows, sigma
 from elbo_audit.factors import Group
-from elbo_audit.findings import Finding, Seen
+from elbo_audit.findings import Advice, Finding, Seen
 from elbo_audit.objective import Case, Objective
 from elbo_audit.report import ElboReport
 from elbo_audit.sigma import Training
@@ -21,15 +21,20 @@ SAME_NOISE = 1e-3  # of the largest product of two gradients: float32 leaves les
 def apply_rules(case: Case, training: Training | None = None) -> dict[str, Seen]:
     """Return what each rule sees, in the order of the report."""
     objective = case.objective
+    broadcast = rows.check(objective, case.draws) if objective.is_divisible else ""
     before = objective.first_loss()
     data = likelihood.data_weight(objective, case.draws) if case.has_nll else None
     slope = gradients.detached(objective, data)
     seen = {
-        "wrong-likelihood": likelihood.judge(data),
+        "wrong-likelihood": likelihood.judge(objective, data),
         **kl.judge(case, data, has_slopes=slope.outcome != "fails"),
         "detached-gradient": slope,
         "unused-layer": gradients.unused(objective, case.groups),
     }
+    if broadcast:
+        hidden = Seen("not measured", "rows broadcast (wrong-likelihood), which hides the KL; mend that first")
+        seen |= dict.fromkeys(kl.RULES, hidden)
+        seen["wrong-likelihood"] = Seen("fails", broadcast, advised=True, advice=Advice("rows", "likelihood"))
     drift = objective.drift(before)
     if drift:  # a changed state also changes the differences that these rules compare
         detail = (

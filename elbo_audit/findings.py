@@ -12,6 +12,20 @@ FindingOutcome = Literal["passes", "fails", "known", "not applicable", "not meas
 """`known`: the subject fails, and its maker declared it. `not measured`: the rule applies, but nothing was seen."""
 
 
+class Advice(NamedTuple):
+    """What to change, for programs. Factors and terms are by the name of a group of weights, or "all".
+
+    `cause` is a word such as weight, entropy, missing, prior, sign, likelihood, rows or another KL; `part` says which
+    part of the objective is meant. If both `multiply` and `add` are empty, no factor mends the objective.
+    """
+
+    cause: str
+    part: str = "KL"  # or "entropy" (b in b H + c C), "prior" (c), "likelihood"
+    multiply: Mapping[str, float] = {}
+    add: Mapping[str, float] = {}  # times the part of this group, to the loss of each step
+    interval: tuple[float, ...] = ()  # of 95 %, for a factor that all have
+
+
 class Seen(NamedTuple):
     """What a rule saw. `Finding` adds the rule and the subject."""
 
@@ -19,6 +33,7 @@ class Seen(NamedTuple):
     detail: str  # what was seen, with its numbers
     measured: Mapping[str, float] = {}
     advised: bool = False  # whether `detail` says what to do; the rule's remedy is then left out
+    advice: Advice | None = None
 
 
 @dataclass(frozen=True)
@@ -31,6 +46,7 @@ class Finding:
     detail: str  # what was seen, with its numbers
     measured: Mapping[str, float] = field(default_factory=dict)
     advised: bool = False  # as in `Seen`
+    advice: Advice | None = None
 
     @property
     def of_rule(self) -> Rule:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Sized
 from functools import cached_property
 from typing import Any
 
@@ -13,7 +13,7 @@ from elbo_audit.audits import DRAWS, apply_rules, report
 from elbo_audit.errors import AuditError
 from elbo_audit.factors import Array, Gaussian, Gradient
 from elbo_audit.names import alone, gaussians
-from elbo_audit.objective import Batch, Case, Objective, Term
+from elbo_audit.objective import Batch, Case, Objective, Term, count
 from elbo_audit.report import ElboReport
 from elbo_audit.streams import SHORT, seed_of
 
@@ -32,6 +32,7 @@ def audit(
     kl: Function | None = None,
     factors: Sequence[Gaussian] | None = None,
     prior_std: float | None = None,
+    n_batches: int | Sized | None = None,
     draws: int = DRAWS,
 ) -> ElboReport:
     """Audit the loss of a training step, given as a function of its parameters.
@@ -50,6 +51,7 @@ def audit(
             Gaussians.
         factors: which parameters make means and standard deviations; by default paired by their names.
         prior_std: the standard deviation that the prior should have.
+        n_batches: steps of an epoch, or the loader; without it, the audit assumes N / B, rounded as suits the loss.
         draws: number of seeds to average over.
 
     Raises:
@@ -61,7 +63,7 @@ def audit(
         factors = gaussians(objective.parameters, objective.shapes)
         lone = alone(objective.shapes, factors) if kl is None else {}
     groups = [objective.group(factor) for factor in factors]
-    return report(apply_rules(Case(objective, groups, n_train, prior_std, draws, lone)))
+    return report(apply_rules(Case(objective, groups, n_train, prior_std, draws, lone, count(n_batches))))
 
 
 class FunctionObjective(Objective):

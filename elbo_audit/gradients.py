@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import re
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -29,7 +31,7 @@ def detached(objective: Objective, data: DataWeight | None) -> Seen:
     bad = {slope.name: slope for slope in found if slope.differs}
     unresolved = [slope.name for slope in found if slope.loss is None]
     if data is not None and data.usable:  # the slope of the data part may hide that of the KL: look at the KL alone
-        bad |= {slope.name: slope for slope in slopes(objective, data.weight) if slope.differs}
+        bad |= {slope.name: slope for slope in slopes(objective, data.of(0)) if slope.differs}
     # This comparison is exact. Finite differences allow 30 %, and miss a smaller change.
     overwritten, sentence = objective.overwritten()
     if bad or overwritten:
@@ -63,7 +65,10 @@ def unused(objective: Objective, factors: Sequence[Group]) -> Seen:
     names = [name for name in unreached if name not in prior]
     if names:
         detail = f"the gradient is the same whatever the batch for {', '.join(names)}"
-        return Seen("fails", detail, {"tensors": len(names)})
+        kinds = Counter(re.sub(r"\d+", "#", name) for name in objective.shapes)
+        is_loop = any(kinds[re.sub(r"\d+", "#", name)] > 1 for name in names)  # layers that differ by a number
+        more = "" if is_loop else "; use it in the forward pass, or leave it out"
+        return Seen("fails", detail + more, {"tensors": len(names)}, advised=not is_loop)
     detail = f"the data reach all {len(objective.shapes) - len(prior)} parameter tensors"
     if prior:
         detail += f" but {', '.join(prior)}, whose gradient other parameters move: a prior's, or not reached yet"

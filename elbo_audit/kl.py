@@ -1,28 +1,23 @@
 """The rules on the KL: how often does an epoch count it, with which sign, and how wide is the prior?
 
-`weighing` measures, this file judges, and `patterns` says which mistake fits the measured weights.
+`weighing` measures, this file and `prior` judge, and `patterns` says which mistake fits the measured weights.
 """
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Mapping, Sequence
 
-from elbo_audit.findings import Seen
-from elbo_audit.least_squares import MeanOfDraws
+from elbo_audit.findings import Advice, Seen
 from elbo_audit.likelihood import DataWeight
 from elbo_audit.objective import Case, NotFinite
-from elbo_audit.patterns import Setting, advice
+from elbo_audit.own_kl import measure_own_kl
+from elbo_audit.patterns import TOLERANCE, Setting, advice, differ, in_words, is_one, known
+from elbo_audit.prior import judge_prior
 from elbo_audit.weighing import KlWeight, TensorWeight, counts_rows, is_missing, measure
 
 RULES = ("kl-scale", "kl-sign", "variance-as-std")
 
-TOLERANCE = 0.05  # of the KL's weight
-WIDTH_TOLERANCE = 0.05  # of the prior's standard deviation
-WIDE = 1e4  # a prior that is wider than the weights by this factor does not pull them
-ALIKE = 0.1  # of a weight, or of a prior's width: groups that differ by less are not called different
-RARE = 0.001  # chance that noise alone puts one of the groups outside its interval
 LISTED = 12  # most groups that a line names; of more groups it names only the extremes
 
 
@@ -36,16 +31,19 @@ def judge(case: Case, data: DataWeight | None, has_slopes: bool) -> dict[str, Se
         detail = "no parameters named as mean and scale; give factors= or kl= if the weights have distributions"
         return dict.fromkeys(RULES, Seen("not applicable", detail))
     hidden = _why_unseen(case, data, has_slopes)
-    if not hidden:
-        try:
-            found = measure(case, data)
-            hidden = _why_untold(case, found)
-        except NotFinite as error:
-            hidden = f"{error}, however short the audit's steps are"
     if hidden:
         return dict.fromkeys(RULES, Seen("not measured", hidden))
-    seen = dict(zip(RULES, (*_scale_and_sign(case, found, data), _width(case, found)), strict=True))
-    return seen | {"kl-scale": _with_notes(case, found, seen["kl-scale"])}
+    try:
+        found = measure_own_kl(case, data) if case.has_kl else measure(case, data)
+    except NotFinite as error:
+        return dict.fromkeys(RULES, Seen("not measured", f"{error}, however short the audit's steps are"))
+    if hidden := _why_untold(case, found):
+        another = case.has_kl and (_unlike(found) or not is_one(found.per_epoch))
+        seen = Seen("not measured", hidden)
+        failed = Seen("fails", f"another KL: {hidden}; no factor mends it", advised=True, advice=Advice("another KL"))
+        return {"kl-scale": failed if another else seen, "kl-sign": seen, "variance-as-std": seen}
+    scale, sign = _scale_and_sign(case, found, data)
+    return dict(zip(RULES, (_with_notes(case, found, scale), sign, judge_prior(case, found)), strict=True))
 
 
 def _with_notes(case: Case, found: KlWeight, scale: Seen) -> Seen:
@@ -57,10 +55,13 @@ def _with_notes(case: Case, found: KlWeight, scale: Seen) -> Seen:
     return scale._replace(outcome="not measured" if is_partial else scale.outcome, detail=detail)
 
 
+def _unlike(found: KlWeight) -> bool:
+    return differ([tensor.per_epoch for tensor in known(found)])
+
+
 def _why_untold(case: Case, found: KlWeight) -> str:
     """Return why what was measured tells nothing of the KL; '' if it does."""
-    # With kl=, unlike weights of tensors are a mistake in any case. Without it, the loss may hold no KL of Gaussians.
-    if found.missed and (not case.has_kl or not _differ([t.per_epoch for t in _known(found)])):
+    if found.missed:
         return _unexplained(case, found.missed)
     names = {group.name for group in case.groups if group.may_be_layer}
     weights = {tensor.name: tensor.per_epoch for tensor in found.tensors if tensor.name in names}
@@ -95,7 +96,7 @@ def _unexplained(case: Case, missed: Mapping[str, float]) -> str:
     worst = max(missed, key=lambda name: missed[name])
     share = f"{missed[worst]:.0%} of {worst}'s gradient, less its data part, is not that of"
     if case.has_kl:
-        return f"{share} kl= (Pyro: of the sites): the loss holds another KL, or a further term"
+        return f"{share} kl= (Pyro: of the sites): the loss holds another KL (as of another prior), or a further term"
     return (
         f"{share} a KL to a Gaussian around zero: another prior, another sigma than its name says, or a further term; "
         f"give {case.other_kl}"
@@ -104,44 +105,49 @@ def _unexplained(case: Case, missed: Mapping[str, float]) -> str:
 
 def _scale_and_sign(case: Case, found: KlWeight, data: DataWeight | None) -> tuple[Seen, Seen]:
     steps = _whole_steps(case, found, data)
-    value, error = steps * found.per_epoch.value, steps * found.per_epoch.error
+    weight = found.per_epoch.times(steps)
+    value, error = weight.value, weight.error
     measured = {"kl_per_epoch": value, "standard error": error}
-    detail = f"the KL counts {value:.4g} times in an epoch (standard error {error:.1g})"
-    if steps != 1:
-        detail += f" of {steps * case.n_train / case.objective.batch_size:.0f} batches"
-    if data is None:
-        detail += ", if the loss sums the rows' NLL with weight 1 (give nll= to measure that)"
-    tensors = _known(found)
-    if _differ([t.per_epoch for t in tensors]):
+    detail = f"the KL counts {in_words(weight)}"
+    detail += _assumed(case, steps, data)
+    tensors = known(found)
+    if differ([t.per_epoch for t in tensors]):
         return _of_tensors(case, found, tensors, data)
     if not math.isfinite(value) or (not found.per_epoch.sure() and abs(abs(value) - 1) < 2 * error + TOLERANCE):
         unsure = Seen("not measured", f"{detail}: too noisy to tell; raise draws=", measured)
         return unsure, unsure
-    if is_missing(found.per_epoch):
+    absent = is_missing(weight)
+    sign = Seen("passes", "the KL is positive", {})
+    if value < 0:
+        turned = Advice("sign", "KL", {"all": -1.0})
+        sign = Seen("fails", "the KL is subtracted, so that training moves away from the prior", {}, advice=turned)
+    if absent:
         sign = Seen("not measured", "no KL is seen, so that it has no sign", measured)
-        no_entropy = found.pull is not None and not is_missing(found.pull)
-        what = "a prior pulls, but the entropy of the weights, the sum of log sigma," if no_entropy else "it"
-        done = "subtract it from" if no_entropy else "add it to"
-        return Seen("fails", f"{detail}: {what} is missing; {done} the loss", measured, advised=True), sign
-    sign = Seen("fails" if value < 0 else "passes", detail, measured)
-    if found.by_batch and not _is_an_epoch(case):
-        shown = ", ".join(f"{weight:.3g}" for weight in found.by_batch)
+    elif found.by_batch and not _is_an_epoch(case):
+        each = ", ".join(f"{steps * weight:.3g}" for weight in found.by_batch[:LISTED])
         why = (
-            f"the KL's weight changes from batch to batch ({shown}), as in a warm-up or a re-weighting over batches: "
-            "what counts is its sum over an epoch; give the batches of one whole epoch, or hold the weight still"
+            f"the KL's weight differs from batch to batch ({each}); give the batches of one whole epoch, and a "
+            "multiple of their number as draws=, or hold the weight still"
         )
         return Seen("not measured", why, {}), sign
     measured |= {f"of {tensor.name}": steps * tensor.per_epoch.value for tensor in found.tensors}
     if abs(abs(value) - 1) <= TOLERANCE + 2 * error:
         return Seen("passes", detail, measured), sign
-    more = advice(tensors or found.tensors, abs(value), _setting(case, data))
-    return Seen("fails", f"{detail}: {more}", measured, advised=True), sign
+    whole = TensorWeight("all", sum(tensor.n for tensor in tensors), weight, found.precision, found.pull)
+    text, what = advice(tensors or found.tensors, whole, _setting(case, data))
+    shown = text if what.part == "entropy" else f"{text}; {detail}"
+    return Seen("fails", shown, measured, advised=True, advice=what), sign
 
 
-def _known(found: KlWeight) -> list[TensorWeight]:
-    """Return the groups whose weight is known well enough to compare. A weight that is surely near 0 is known too."""
-    known = [(t, t.per_epoch) for t in found.tensors]
-    return [t for t, weight in known if weight.sure() or (is_missing(weight) and weight.error < ALIKE)]
+def _assumed(case: Case, steps: float, data: DataWeight | None) -> str:
+    """Say which number of batches an epoch is taken to have, and what else is taken for granted."""
+    exact, given = case.n_train / case.objective.batch_size, case.n_batches
+    parts = [] if data is not None else ["that the loss sums the rows' NLL with weight 1 (give nll= to measure that)"]
+    if not given and exact != round(exact) and (data is None or abs(data.weight - 1) <= TOLERANCE):
+        number = f"{steps * exact:.0f} batches in an epoch, a short last one {'kept' if steps > 1 else 'dropped'}"
+        number = number if steps != 1 else f"that an epoch has N / B = {exact:.6g} batches"
+        parts.append(f"{number} (n_batches= says how many)")
+    return f", assuming {' and '.join(parts)}" if parts else ""
 
 
 def _whole_steps(case: Case, found: KlWeight, data: DataWeight | None) -> float:
@@ -150,11 +156,13 @@ def _whole_steps(case: Case, found: KlWeight, data: DataWeight | None) -> float:
     A loss that sums its rows and adds KL / len(loader) is an ELBO, also if the last batch is short or dropped. So the
     number is N / B rounded up or down, if that makes the loss an ELBO; else it is N / B, and this returns 1.
     """
-    value, error, steps = found.per_epoch.value, found.per_epoch.error, case.n_train / case.objective.batch_size
+    exact = case.n_train / case.objective.batch_size
     if data is not None and abs(data.weight - 1) > TOLERANCE:
         return 1.0
-    factors = (1.0, math.ceil(steps) / steps, math.floor(steps) / steps)
-    return next((factor for factor in factors if abs(factor * value - 1) <= TOLERANCE + 2 * error), 1.0)
+    if case.n_batches:
+        return case.n_batches / exact
+    factors = (1.0, math.ceil(exact) / exact, math.floor(exact) / exact)
+    return next((factor for factor in factors if is_one(found.per_epoch.times(factor))), 1.0)
 
 
 def _of_tensors(
@@ -171,104 +179,12 @@ def _of_tensors(
     )
     if 2 < len(ordered) <= LISTED:
         detail += ": " + ", ".join(f"{tensor.name} {tensor.per_epoch.value:.3g}" for tensor in found.tensors)
-    scale = Seen("fails", f"{detail}; {advice(ordered, None, _setting(case, data))}", measured, advised=True)
+    text, what = advice(ordered, None, _setting(case, data))
+    scale = Seen("fails", f"{text}; {detail}", measured, advised=True, advice=what)
     wrong = [t.name for t in ordered if t.per_epoch.value < 0 and not is_missing(t.per_epoch)]
-    turned = f"the KL of {', '.join(wrong)} has the wrong sign"
-    return scale, Seen("fails", turned, measured) if wrong else Seen("passes", "no tensor's KL is negative", measured)
-
-
-def _width(case: Case, found: KlWeight) -> Seen:
-    """Judge the prior: of all groups together if they are alike, else group by group."""
-    alike = not _differ([t.per_epoch for t in _known(found)])
-    if alike and is_missing(found.per_epoch):
-        return Seen("not measured", "no KL is seen, and so no prior")
-    if found.precision is None:
-        return Seen("not measured", "kl= hides the prior; give factors= to measure it")
-    # A group without a KL has no prior, and would change the prior that is measured of all groups together.
-    every = [(t.name, t.precision) for t in found.tensors if t.precision is not None and not is_missing(t.per_epoch)]
-    known = [(name, precision) for name, precision in every if precision.sure(ALIKE) and precision.value > 0]
-    if not _differ([precision for _, precision in known]):
-        if alike or not every:
-            return judge_width(found.precision, found.size, case.prior_std)
-        return _worst_width(case, found.size, every)
-    stds = {name: _root(precision).value for name, precision in known}
-    least, most = (pick(stds, key=lambda name: stds[name]) for pick in (min, max))
-    measured = {"least": stds[least], "most": stds[most]}
-    detail = (
-        f"the prior's standard deviation differs from tensor to tensor, from {stds[least]:.4g} ({least}) to "
-        f"{stds[most]:.4g} ({most})"
-    )
-    if case.prior_std is None:
-        return Seen("not measured", detail, measured)
-    return Seen("fails", f"{detail}; meant is {case.prior_std:.4g}", measured, advised=True)
-
-
-def _worst_width(case: Case, size: float, groups: Sequence[tuple[str, MeanOfDraws]]) -> Seen:
-    """Judge the prior of each group. Return one that fails, else one that passes; if several do, one with a number."""
-    rank = ("fails", "passes", "not measured")
-    seen = [(name, judge_width(precision, size, case.prior_std)) for name, precision in groups]
-    name, worst = min(seen, key=lambda pair: (rank.index(pair[1].outcome), "prior_std" not in pair[1].measured))
-    return worst._replace(detail=f"of {name}: {worst.detail}")
-
-
-def judge_width(precision: MeanOfDraws, size: float, meant: float | None) -> Seen:
-    """Return what the rule on the prior's width sees.
-
-    Args:
-        precision: 1 / prior variance, as measured.
-        size: root mean square of the weights.
-        meant: the standard deviation that the user means the prior to have; None if unknown.
-    """
-    std = _root(precision)
-    if not std.sure(2 * WIDTH_TOLERANCE):
-        return _lost_in_noise(precision, size, meant)
-    detail = f"the prior's standard deviation is {std.value:.4g} (standard error {std.error:.1g})"
-    measured = {"prior_std": std.value, "standard error": std.error}
-    if meant is None:
-        return Seen("not measured", f"{detail}; give prior_std= to compare", measured)
-    if _agrees(std, meant):
-        return Seen("passes", detail, measured)
-    # The rule's remedy is to take a square root. It fits only if the width is the square of the one that is meant.
-    is_square = _agrees(std, meant**2)
-    more = f"meant is {meant:.4g}" + (", whose square it is" if is_square else "")
-    return Seen("fails", f"{detail}; {more}", measured, advised=not is_square)
-
-
-def _lost_in_noise(precision: MeanOfDraws, size: float, meant: float | None) -> Seen:
-    """Judge a prior whose pull is lost in noise. It may still be surely wider than stated, or than any prior."""
-    at_least = (max(precision.value, 0.0) + 3 * precision.error + 1e-300) ** -0.5
-    measured = {"at least": at_least}
-    if meant is not None and at_least > (1 + WIDTH_TOLERANCE) * meant:
-        detail = f"the prior's standard deviation is above {at_least:.3g}; meant is {meant:.4g}"
-        return Seen("fails", detail, measured, advised=True)
-    if meant is None and at_least > WIDE * size:
-        detail = f"the KL pulls the weights to no prior: its standard deviation would be above {at_least:.2g}; "
-        return Seen("fails", f"{detail}look for a detached mean", measured, advised=True)
-    detail = f"noise hides how the prior pulls the means, its standard deviation is above {at_least:.3g}; raise draws="
-    return Seen("not measured", detail, measured)
-
-
-def _agrees(std: MeanOfDraws, meant: float) -> bool:
-    """Return whether a standard deviation may be the one that is meant, given its error."""
-    return abs(std.value - meant) <= WIDTH_TOLERANCE * meant + 2 * std.error
-
-
-def _root(precision: MeanOfDraws) -> MeanOfDraws:
-    """Return the standard deviation that belongs to a precision; NaN unless the precision is positive."""
-    if not precision.value > 0:
-        return MeanOfDraws(math.nan, math.inf)
-    std = precision.value**-0.5
-    return MeanOfDraws(std, std * precision.error / precision.value / 2, precision.freedom)
-
-
-def _differ(values: Sequence[MeanOfDraws]) -> bool:
-    """Return whether two of the values differ by more than their errors and by more than `ALIKE`."""
-    level = 1 - RARE / max(len(values), 1)
-    return any(
-        abs(one.value - other.value) > one.half_width(level) + other.half_width(level)
-        and abs(one.value - other.value) > ALIKE * max(abs(one.value), abs(other.value))
-        for one, other in itertools.combinations(values, 2)
-    )
+    turned = Advice("sign", "KL", dict.fromkeys(wrong, -1.0))
+    sign = Seen("fails", f"the KL of {', '.join(wrong)} has the wrong sign", measured, advice=turned)
+    return scale, sign if wrong else Seen("passes", "no tensor's KL is negative", measured)
 
 
 def _is_an_epoch(case: Case) -> bool:
@@ -279,4 +195,6 @@ def _is_an_epoch(case: Case) -> bool:
 
 
 def _setting(case: Case, data: DataWeight | None) -> Setting:
-    return Setting(case.n_train, case.objective.batch_size, 1.0 if data is None else data.weight)
+    reference = 1.0 if case.has_kl else None if case.prior_std is None else case.prior_std**-2
+    weight = 1.0 if data is None else data.weight
+    return Setting(case.n_train, case.objective.batch_size, weight, case.n_batches or 0.0, reference)

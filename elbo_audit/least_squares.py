@@ -100,7 +100,8 @@ class GradientFit:
     draws: Array  # [draws, directions]; their mean fits the mean gradient
     doubt: Array  # [directions]; standard error that all draws share
     targets: Sequence[Gradient]
-    columns: Sequence[Gradient]
+    columns: Sequence[Gradient]  # the directions; () if they are drawn
+    drawn: Sequence[Sequence[Gradient]] = ()  # each direction in each draw
 
     def coefficient(self, index: int) -> MeanOfDraws:
         """Return the coefficient of one direction."""
@@ -130,14 +131,22 @@ class GradientFit:
 
         Rounding may leave a residual of length `rounding`.
         """
-        explained = self.draws @ _rows(self.columns, name, self.targets[0][name].size)  # [draws, n]
-        # Subtract from each draw its own fit, not that of the mean: the noise of other tensors moves the mean's fit,
-        # which would leave the same residual in every draw.
+        size, doubt = self.targets[0][name].size, 0.0
+        if not self.drawn:
+            # Subtract from each draw its own fit, not that of the mean: the noise of other tensors moves the mean's
+            # fit, which would leave the same residual in every draw.
+            explained = self.draws @ _rows(self.columns, name, size)  # [draws, n]
+        else:  # a draw's pseudo-value is no fit of its own
+            each = np.stack([_rows(column, name, size) for column in self.drawn])
+            found = [self.coefficient(index) for index in range(len(each))]
+            explained = np.tensordot([one.value for one in found], each, 1)
+            doubt = SURE * max(one.error / max(abs(one.value), 1e-300) for one in found)
         rest = common(_rows(self.targets, name) - explained)
         if not rest.value > max(SURE * rest.error, rounding**2):
             return 0.0
-        share = math.sqrt(rest.value) / math.hypot(math.sqrt(rest.value), float(np.linalg.norm(explained.mean(0))))
-        return share if share > UNEXPLAINED else 0.0
+        length = math.sqrt(max(common(explained).value, 0.0)) if doubt else float(np.linalg.norm(explained.mean(0)))
+        share = math.sqrt(rest.value) / math.hypot(math.sqrt(rest.value), length)
+        return share if share > max(UNEXPLAINED, doubt) else 0.0
 
 
 def fit(targets: Sequence[Gradient], columns: Sequence[Gradient], doubt: Gradient | None = None) -> GradientFit:
@@ -170,27 +179,33 @@ def fit(targets: Sequence[Gradient], columns: Sequence[Gradient], doubt: Gradien
     return GradientFit(_solve(targets, columns, scale), shared, targets, columns)
 
 
-def fit_drawn(targets: Sequence[Gradient], columns: Sequence[Gradient]) -> GradientFit:
-    """Return the coefficient of one direction that is itself drawn: `columns[i]` has the noise of `targets[i]`.
+def fit_drawn(targets: Sequence[Gradient], columns: Sequence[Sequence[Gradient]]) -> GradientFit:
+    """Return the coefficients of directions that are themselves drawn: `columns[k][i]` has the noise of `targets[i]`.
 
-    Least squares would make the coefficient too small, because the noise makes the direction too long. Products of
+    Least squares would make a coefficient too small, because the noise makes the direction too long. Products of
     different draws do not have this fault. Where target and direction have the same noise, as a sampled KL and
     log q - log p of the same draw, the coefficient is exact. The draws of the fit are the pseudo-values of a jackknife.
     """
-    n = len(targets)
-    above, below = np.zeros((n, n)), np.zeros((n, n))  # products of draws, of which the diagonal is left out
+    n, k = len(targets), len(columns)
+    above, below = np.zeros((k, n, n)), np.zeros((k, k, n, n))  # products of draws; the diagonal is left out
     for name, first in targets[0].items():
-        one, other = _rows(targets, name), _rows(columns, name, first.size)
-        noise = _rms(one - one.mean(0)) + _rms(other - other.mean(0))
-        scale = noise / math.sqrt(n - 1) + EXACT * _rms(other.mean(0)) + 1e-300
-        one, other = one / scale, other / scale
-        above += one @ other.T
-        below += other @ other.T
-    np.fill_diagonal(above, 0.0)
-    np.fill_diagonal(below, 0.0)
-    without = (above.sum() - above.sum(0) - above.sum(1)) / (below.sum() - 2 * below.sum(0))
-    pseudo = n * above.sum() / below.sum() - (n - 1) * without
-    return GradientFit(pseudo[:, None], np.zeros(1), targets, columns[:1])
+        one = _rows(targets, name)
+        others = np.stack([_rows(column, name, first.size) for column in columns])
+        noise = _rms(one - one.mean(0)) + _rms(others - others.mean(1, keepdims=True))
+        scale = noise / math.sqrt(n - 1) + EXACT * _rms(others.mean(1)) + 1e-300
+        one, others = one / scale, others / scale
+        above += others @ one.T
+        below += np.tensordot(others, others, (2, 2)).transpose(0, 2, 1, 3)
+    for products in (above, below):
+        products[..., range(n), range(n)] = 0.0
+    right, gram = (
+        np.stack([whole, *(whole[..., None] - each.sum(-1) - each.sum(-2)).transpose(-1, *range(each.ndim - 2))])
+        for each, whole in ((part, part.sum((-2, -1))) for part in (above, below))
+    )
+    norm = np.sqrt(np.abs(gram[0].diagonal())) + 1e-300
+    inverse = np.linalg.pinv(gram / np.outer(norm, norm))
+    solved = (inverse @ (right / norm)[..., None])[..., 0] / norm  # of all draws, then without each
+    return GradientFit(n * solved[0] - (n - 1) * solved[1:], np.zeros(k), targets, (), columns)
 
 
 def over_batches(found: GradientFit, scale: float, n_batches: int) -> tuple[MeanOfDraws, Sequence[float]]:

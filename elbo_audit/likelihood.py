@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -11,24 +11,26 @@ import numpy as np
 from numpy.typing import NDArray
 
 from elbo_audit.factors import Array, Gradient
-from elbo_audit.findings import Seen
+from elbo_audit.findings import Advice, Seen
 from elbo_audit.least_squares import SURE, common
 from elbo_audit.objective import ROUNDINGS, Batch, Objective
-from elbo_audit.streams import generator
+from elbo_audit.rows import SYSTEMATIC, grows_with_rows, looked_at, normaliser, vector, weights_of_batches
 
 PROPORTIONAL = 0.02  # of the losses' range between batches: what the NLL may leave unexplained
 ALIKE = 0.9  # least correlation over draws of two losses with the same noise; a mean of two draws and one of them: 0.7
 ALIKE_SHARES = 0.05  # of the gradients: what one vector, times the share of each batch, may leave unexplained
 STEPS = 30  # in which the weight and the shares of the batches are fitted in turn
 MORE = 4  # times the draws, if noise may hide another likelihood
-SYSTEMATIC = 0.005  # largest part of the gradients' differences that another likelihood may cause unnoticed
 NOISY = 1e-5  # of the gradients: a smaller change from draw to draw is rounding
-NUMBERS = 20_000  # elements of a gradient that are compared: a large network's draws would not fit into memory
 
-Rest = Literal["proportional", "shares", "other noise", "other likelihood", "rounding"]
+UNLIKE = 0.1  # weights of batches that differ by less count their rows alike
+ANOTHER = Advice("likelihood", "likelihood")  # no factor of the KL mends it
+
+Rest = Literal["proportional", "shares", "other noise", "other likelihood", "unlike batches", "rounding"]
 """What a loss holds besides a NLL + constant. `proportional`: nothing. `shares`: a term that differs between batches by
 a factor only, such as a KL that is re-weighted over batches. `other noise`: noise that averages out over draws. `other
-likelihood`: a term that does not. `rounding`: the losses of the batches differ too little to tell."""
+likelihood`: a term that does not. `unlike batches`: nothing, but each batch has a weight of its own. `rounding`: the
+losses of the batches differ too little to tell."""
 
 
 @dataclass(frozen=True)
@@ -40,6 +42,12 @@ class DataWeight:
     rest: Rest
     error: float  # standard error of `weight`; if the likelihood is right, it comes from rounding
     rounding: float = 0.0  # the misfit that rounding may leave
+    by_batch: Sequence[float] = ()  # the weight in each batch, if they differ; `weight` is then their harmonic mean
+    grows: bool = False  # whether the gradient without the NLL changes with the rows as that of no KL does
+
+    def of(self, batch: int) -> float:
+        """Return the weight in the batch of this index."""
+        return self.by_batch[batch] if self.by_batch else self.weight
 
     @property
     def usable(self) -> bool:
@@ -47,7 +55,7 @@ class DataWeight:
         return self.rest not in ("other noise", "rounding")
 
 
-def judge(data: DataWeight | None) -> Seen:
+def judge(objective: Objective, data: DataWeight | None) -> Seen:
     """Return what the rule on the likelihood sees; `data` is None if no NLL was given."""
     if data is None:
         return Seen("not measured", "give nll= to compare the loss with the likelihood")
@@ -66,12 +74,21 @@ def judge(data: DataWeight | None) -> Seen:
         detail = "rounding of the loss hides how the batches differ; audit in float64"
         return Seen("not measured", detail, measured)
     if data.weight == 0:
-        return Seen("fails", "the loss is the same for every batch: it holds no likelihood", measured)
+        return Seen("fails", "the loss is the same for every batch: it holds no likelihood", measured, advice=ANOTHER)
     if data.weight < 0:
         more = "minimising it makes the data less likely (nll= is -log p, and the loss adds it)"
-        return Seen("fails", f"{detail}: {more}", measured)
+        return Seen("fails", f"{detail}: {more}", measured, advice=ANOTHER)
     if data.rest == "other likelihood":
-        return Seen("fails", f"{detail}, but {rest}", measured)
+        grown = "what is left of its gradient changes with the rows as no KL does (an alpha-energy?)"
+        more = grown if data.grows else rest
+        return Seen("fails", f"{detail}, but {more}", measured, advice=ANOTHER)
+    if data.rest == "unlike batches":
+        shown = ", ".join(f"1/{1 / weight:.4g}" for weight in data.by_batch)
+        more = f"the loss counts the summed NLL of the batches {shown} times{normaliser(objective, data.by_batch)}"
+        if max(data.by_batch) <= (1 + UNLIKE) * min(data.by_batch):
+            return Seen("passes", more, measured)
+        told = "so that rows count otherwise from batch to batch: divide by the same number in every batch"
+        return Seen("fails", f"{more}, {told}", measured, advised=True, advice=ANOTHER)
     return Seen("passes", f"{detail}; {rest}", measured)
 
 
@@ -85,6 +102,17 @@ def data_weight(objective: Objective, draws: int) -> DataWeight:
     if found.rest == "other noise":
         draws = MORE * draws
         found = _by_losses(objective, draws)
+    exact = found.rest == "proportional" and found.misfit <= found.rounding
+    if not exact and found.rest != "rounding":
+        weights, misfit = weights_of_batches(objective, draws)
+        if len(weights):
+            mean = len(weights) / sum(1 / weight for weight in weights)
+            return replace(
+                found, weight=mean, misfit=misfit, rest="unlike batches", error=mean * misfit, by_batch=weights
+            )
+    relative = found.error / (abs(found.weight) or 1.0)
+    if found.rest == "proportional" and grows_with_rows(objective, found.weight, relative, draws):
+        return replace(found, rest="other likelihood", grows=True)
     doubtful = found.rest == "other noise" or (found.rest == "proportional" and found.misfit > found.rounding)
     if doubtful and _gradients_tell_another(objective, draws):
         return replace(found, rest="other likelihood")
@@ -98,10 +126,8 @@ def _gradients_tell_another(objective: Objective, draws: int) -> bool:
     is one gradient times a factor for each batch, it is a KL that is re-weighted over batches. If only one of loss and
     NLL is noisy, the NLL is that of the mean weights, and nothing can be told.
     """
-    n = sum(map(math.prod, objective.shapes.values()))
-    looked_at = generator("looked at").permutation(n)[:NUMBERS]
     functions = (objective.loss_gradient, objective.nll_gradient)
-    losses, nlls = (_gradients_less_mean(objective, function, draws, looked_at) for function in functions)
+    losses, nlls = (_gradients_less_mean(objective, function, draws, looked_at(objective)) for function in functions)
     noisy = [_norm(part - part.mean(0)) > NOISY * _norm(part) for part in (losses, nlls)]
     if noisy[0] != noisy[1] or not nlls.any():
         return False
@@ -154,7 +180,7 @@ def _beside_shares(objective: Objective, losses: Array, nlls: Array) -> DataWeig
 def _shares_gradient(objective: Objective, weight: float, shares: Array) -> bool:
     """Return whether the gradients of the batches, without the data's part, are one vector times the batch's share."""
     pairs = ((objective.loss_gradient(batch, 0), objective.nll_gradient(batch, 0)) for batch in objective.batches)
-    rows = np.stack([_vector(loss) - weight * _vector(nll) for loss, nll in pairs])
+    rows = np.stack([vector(loss) - weight * vector(nll) for loss, nll in pairs])
     left = rows - np.outer(shares, shares @ rows)  # the shares have length 1
     return bool(rows.any()) and _norm(left) <= ALIKE_SHARES * _norm(rows)
 
@@ -189,19 +215,15 @@ def _gradients_less_mean(
     objective: Objective,
     function: Callable[[Batch, int], Gradient],
     draws: int,
-    looked_at: NDArray[np.intp] | None = None,
+    elements: NDArray[np.intp] | None = None,
 ) -> Array:
     """Return the gradients [draws, batches, n], less their mean over batches; by default of all elements."""
     found = []
     for draw in range(draws):
-        rows = np.stack([_vector(function(batch, draw)) for batch in objective.batches])
-        rows = rows if looked_at is None else rows[:, looked_at]
+        rows = np.stack([vector(function(batch, draw)) for batch in objective.batches])
+        rows = rows if elements is None else rows[:, elements]
         found.append(rows - rows.mean(0))
     return np.stack(found)
-
-
-def _vector(gradient: Gradient) -> Array:
-    return np.concatenate([part.ravel() for part in gradient.values()])
 
 
 def _flat(draws: Array) -> Array:

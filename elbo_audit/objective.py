@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Sized
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal, NamedTuple, TypeVar
@@ -53,6 +53,7 @@ class Objective(ABC):
         self.batches = [arguments(batch) for batch in batches]
         self.batch_size = self._rows()
         self.terms = terms  # that `_evaluate` can give
+        self.is_divisible = True  # whether rows of a batch can be taken apart and given again
         self._is_moved = False
 
     @abstractmethod
@@ -159,7 +160,7 @@ class Objective(ABC):
     def take(self, batch: Batch, rows: Sequence[int]) -> Batch:
         """Return these rows of a batch, which may repeat."""
         at = np.asarray(rows)
-        return tuple(part if _length(part) is None else np.asarray(part)[at] for part in batch)
+        return tuple(part if length(part) is None else np.asarray(part)[at] for part in batch)
 
     def twice(self, batch: Batch) -> Batch:
         """Return a batch with each row twice."""
@@ -171,7 +172,7 @@ class Objective(ABC):
             raise AuditError(f"{len(self.batches)} batch was given; the audit compares batches: give three")
         sizes = set()
         for batch in self.batches:
-            rows = _length(batch[0]) if batch else None
+            rows = length(batch[0]) if batch else None
             if rows is None:
                 given = type(batch[0]).__name__ if batch else "nothing"
                 raise AuditError(f"a batch begins with {given}; give tuples of tensors, rows first, such as (x, y)")
@@ -186,8 +187,13 @@ class Objective(ABC):
 
     def _same(self, one: Batch, other: Batch) -> bool:
         """Return whether the arrays of two batches are equal."""
-        pairs = [(a, b) for a, b in zip(one, other, strict=False) if None not in (_length(a), _length(b))]
+        pairs = [(a, b) for a, b in zip(one, other, strict=False) if None not in (length(a), length(b))]
         return all(np.array_equal(np.asarray(a), np.asarray(b)) for a, b in pairs)
+
+    def numbers(self, part: object) -> Array | None:
+        """Return a part of a batch as numbers; None if it is no array of them."""
+        array = np.asarray(part) if length(part) is not None else None
+        return array.astype(np.float64) if array is not None and array.dtype.kind in "biuf" else None
 
     def overwritten(self) -> tuple[Sequence[str], str]:
         """Return the parameters whose gradients an in-place write of the loss changes, and a sentence that says so."""
@@ -202,12 +208,17 @@ class Objective(ABC):
         return None
 
 
+def count(batches: int | Sized | None) -> int | None:
+    """Return a number of batches, or that of a loader."""
+    return len(batches) if isinstance(batches, Sized) else batches
+
+
 def arguments(batch: object) -> tuple[object, ...]:
     """Return the arguments of a batch: its parts, or itself if it is one object."""
     return tuple(batch) if isinstance(batch, (tuple, list)) else (batch,)
 
 
-def _length(part: object) -> int | None:
+def length(part: object) -> int | None:
     """Return the rows of an array of any framework; None for anything else, and for a single number."""
     shape = getattr(part, "shape", None)
     return int(shape[0]) if shape is not None and len(shape) else None
@@ -223,12 +234,18 @@ class Case:
     prior_std: float | None  # that the user means to have
     draws: int  # number of seeds to average over
     alone: Mapping[str, str] = field(default_factory=dict)  # means and scales without a partner: what to give
+    n_batches: float | None = None  # in an epoch, if it is known; else N / B, rounded up or down
     other_kl: str = "kl=, or factors="  # arguments that give the KL where the parameters' names do not; for advice
 
     def __post_init__(self) -> None:
         rows = self.objective.batch_size
         if not isinstance(self.n_train, (int, float)) or self.n_train < rows:
             raise AuditError(f"n_train is {self.n_train!r}, a batch has {rows} rows; give the rows of an epoch")
+        if self.n_batches is not None and abs(self.n_batches - self.n_train / rows) >= 1:
+            raise AuditError(
+                f"n_batches is {self.n_batches}, and n_train / B is {self.n_train / rows:.6g}; give n_train, and "
+                "batches as the loader makes them"
+            )
         if self.draws < 2:
             raise AuditError(f"draws is {self.draws}; give two or more: errors come from their spread")
         if self.prior_std is not None and not 0 < self.prior_std < math.inf:

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from elbo_audit.weighing import TensorWeight, is_missing
+from elbo_audit.findings import Advice
+from elbo_audit.least_squares import MeanOfDraws
+from elbo_audit.weighing import KlWeight, TensorWeight, is_missing
 
-NEAR = 0.1  # largest relative distance from the weight that a known mistake gives
-NEARER = 0.02  # the same for a mean over tensors or layers of one size, which could fit a weight by chance
+TOLERANCE = 0.05  # of the KL's weight, and of the prior's standard deviation
+ALIKE = 0.1  # of a weight, or of a prior's width: groups that differ by less are not called different
+RARE = 0.001  # chance that noise alone puts one of the groups outside its interval
+NEAR = 0.002  # largest relative distance from the weight that a known mistake gives, beside the error of the weight
+VAGUE = 0.1  # a weight whose interval is wider than this share of it could be that of several mistakes
+MEAN = 0.02  # as `NEAR`, for a mean over tensors: each tensor's weight has an error of its own
+ENTROPY = "the entropy, the sum of log sigma,"
 
 
 class Setting(NamedTuple):
@@ -19,42 +27,102 @@ class Setting(NamedTuple):
     n_train: int
     batch_size: int
     data_weight: float  # of the batch's summed NLL in the loss: 1 for a sum, 1 / B for a mean over rows
+    n_batches: float = 0.0  # of an epoch, if it is known
+    reference: float | None = None  # 1 / variance of the prior that is meant; None if unknown
 
     @property
-    def n_batches(self) -> float:
-        """Return N / B."""
-        return self.n_train / self.batch_size
+    def steps(self) -> float:
+        """Return the number of batches in an epoch; N / B if it is not known."""
+        return self.n_batches or self.n_train / self.batch_size
 
     @property
     def is_mean(self) -> bool:
         """Return whether the loss is a mean over the rows."""
-        return self.batch_size > 1 and _near(self.data_weight * self.batch_size, 1.0)
+        return self.batch_size > 1 and _near(self.data_weight * self.batch_size, 1.0, MEAN)
+
+    @property
+    def is_sum(self) -> bool:
+        """Return whether the loss is a sum over the rows."""
+        return abs(self.data_weight - 1) <= TOLERANCE
 
 
-def advice(tensors: Sequence[TensorWeight], common: float | None, setting: Setting) -> str:
+def cause_of(tensor: TensorWeight, reference: float | None) -> str:
+    """Return what is wrong where a weight is not 1: "missing" (the KL), "entropy", or "weight" (of the whole KL).
+
+    The entropy alone is wrong if it is missing though a prior pulls, or if the prior pulls once, as is meant.
+    """
+    if is_missing(tensor.per_epoch):
+        return "missing" if tensor.pull is None or is_missing(tensor.pull) else "entropy"
+    if reference is None or tensor.pull is None or is_one(tensor.per_epoch):
+        return "weight"
+    pull = tensor.pull.times(1 / reference)
+    return "entropy" if is_one(pull, 2 * TOLERANCE) and pull.sure(4 * TOLERANCE) else "weight"
+
+
+def is_one(weight: MeanOfDraws, tolerance: float = TOLERANCE) -> bool:
+    """Return whether a weight may be 1, given its error."""
+    return abs(weight.value - 1) <= tolerance + 2 * weight.error
+
+
+def advice(tensors: Sequence[TensorWeight], common: TensorWeight | None, setting: Setting) -> tuple[str, Advice]:
     """Say which mistake makes these weights, and what to do.
 
     Args:
         tensors: the groups whose weights are known.
-        common: the weight that all of them have; None if they differ.
+        common: all groups as one, if they have the same weight; None if their weights differ.
         setting: rows and batches of an epoch.
     """
+    step = setting.data_weight / setting.steps
     if common is not None:
-        return _of_one_weight(common, tensors, setting)
-    absent = [tensor.name for tensor in tensors if is_missing(tensor.per_epoch)]
+        cause = cause_of(common, setting.reference)
+        if cause != "weight":
+            return _of_part(cause, ["all"], [common], step)
+        low, high = interval(common.per_epoch)
+        between = tuple(sorted((abs(1 / low), abs(1 / high)))) if low * high > 0 else ()
+        text = _of_one_weight(common.per_epoch, tensors, setting)
+        return text, Advice(cause, "KL", {"all": 1 / abs(common.per_epoch.value)}, interval=between)
+    causes = {tensor.name: cause_of(tensor, setting.reference) for tensor in tensors}
+    for cause in ("missing", "entropy"):
+        hit = [tensor for tensor in tensors if causes[tensor.name] == cause]
+        if hit:
+            return _of_part(cause, [tensor.name for tensor in hit], hit, step)
+    multiply = {tensor.name: 1 / abs(tensor.per_epoch.value) for tensor in tensors}
+    return _of_unlike_weights(tensors, setting), Advice("weight", "KL", multiply)
+
+
+def _of_part(cause: str, names: list[str], tensors: Sequence[TensorWeight], step: float) -> tuple[str, Advice]:
+    """Say that the KL is missing, or that the entropy counts too often, too rarely or not at all."""
+    of = "" if names == ["all"] else f" of {', '.join(names)}"
+    if cause == "missing":
+        return f"the KL{of} is missing: add it to the loss", Advice(cause, "KL", {}, dict.fromkeys(names, step))
+    absent = [name for name, t in zip(names, tensors, strict=True) if is_missing(t.per_epoch)]
     if absent:
-        return f"the KL of {', '.join(absent)} is missing: add it to the loss"
+        text = f"a prior pulls, but {ENTROPY}{of} is missing; subtract it from the loss"
+        return text, Advice(cause, "entropy", {}, dict.fromkeys(absent, step))
+    factors = {name: 1 / tensor.per_epoch.value for name, tensor in zip(names, tensors, strict=True)}
+    shown = ", ".join(f"{tensor.per_epoch.value:.4g}" for tensor in tensors)
+    by = ", ".join(f"{factor:.4g}" for factor in factors.values())
+    text = (
+        f"{ENTROPY}{of} counts {shown} times in an epoch, the prior's pull once: multiply the entropy by {by}; no "
+        "factor of the whole KL mends it"
+    )
+    return text, Advice(cause, "entropy", factors)
+
+
+def _of_unlike_weights(tensors: Sequence[TensorWeight], setting: Setting) -> str:
     for part, sizes in _sizes(tensors).items():
         sums = [abs(tensor.per_epoch.value) * n for tensor, n in zip(tensors, sizes, strict=True)]
-        if len(set(sizes)) > 1 and all(_near(value, sums[0]) for value in sums):
+        if len(set(sizes)) > 1 and all(_near(value, sums[0], MEAN) for value in sums):
             text = f"each weight is in inverse proportion to a size: the KL is a mean over each {part}; sum it"
-            after = _of_one_weight(sums[0], (), setting) if not _near(sums[0], 1.0) else ""
-            return f"{text}{'; after that: ' + after if after else ''}"
-    odd = [tensor for tensor in tensors if not _near(tensor.per_epoch.value, 1.0)]
+            own = MeanOfDraws(sums[0], MEAN * sums[0] / 2)
+            after = "" if is_one(own) else f"; after that: {_of_one_weight(own, (), setting)}"
+            return f"{text}{after}"
+    odd = [tensor for tensor in tensors if not is_one(tensor.per_epoch)]
     if 2 * len(odd) <= len(tensors):
         shown = " and of ".join(f"{tensor.name} by {1 / tensor.per_epoch.value:.3g}" for tensor in odd)
         return f"multiply the KL of {shown}: the others count once"
-    return "let every tensor's KL count alike: multiply each by one number, the same for all"
+    shown = ", ".join(f"{tensor.name} by {1 / tensor.per_epoch.value:.3g}" for tensor in tensors[:12])
+    return f"let every tensor's KL count once: multiply {shown}{' and so on' if len(tensors) > 12 else ''}"
 
 
 def _sizes(tensors: Sequence[TensorWeight]) -> dict[str, list[int]]:
@@ -73,51 +141,50 @@ def _sizes(tensors: Sequence[TensorWeight]) -> dict[str, list[int]]:
     return sizes
 
 
-def _of_one_weight(weight: float, tensors: Sequence[TensorWeight], setting: Setting) -> str:
-    """Say which mistake makes the weight that all tensors have in common."""
+def _of_one_weight(weight: MeanOfDraws, tensors: Sequence[TensorWeight], setting: Setting) -> str:
+    """Say which mistake makes the weight that all tensors have in common; a number, if none fits within its error."""
+    value, margin = abs(weight.value), weight.half_width()
     n_weights = sum(tensor.n for tensor in tensors)
-    for value, text in _mistakes(n_weights, setting):
-        if _near(weight, value):
-            return text
-    for part, sizes in _sizes(tensors).items():
-        for value, right in _divided(setting):
-            if max(sizes, default=n_weights) < n_weights and all(
-                _near(abs(tensor.per_epoch.value) * n, value, NEARER) for tensor, n in zip(tensors, sizes, strict=True)
-            ):
-                return f"the KL is a mean over each {part}: sum it, and weigh it by {right}"
-    rows = setting.n_train / weight
+    if margin <= VAGUE * value:
+        for other, text in _mistakes(n_weights, setting):
+            if abs(value - other) <= margin + NEAR * other:
+                return text
+        for part, sizes in _sizes(tensors).items():
+            for other, right in _divided(setting):
+                if max(sizes, default=n_weights) < n_weights and all(
+                    _near(abs(tensor.per_epoch.value) * n, other, MEAN)
+                    for tensor, n in zip(tensors, sizes, strict=True)
+                ):
+                    return f"the KL is a mean over each {part}: sum it, and weigh it by {right}"
     return (
-        f"multiply the KL by {1 / weight:.3g}: it is weighed as if there were {rows:.3g} training rows; if a warm-up "
-        "or a temperature is meant, audit with its last value"
+        f"multiply the KL by {1 / value:.4g}: it is weighed as if there were {setting.n_train / value:,.0f} "
+        "training rows; if a warm-up or a temperature is meant, audit with its last value"
     )
 
 
-def _mistakes(n_weights: int, setting: Setting) -> list[tuple[float, str]]:
-    """Return the weight that each known mistake gives, and the advice. The first that fits is named."""
-    n, batch, steps = setting.n_train, setting.batch_size, setting.n_batches
-    per_size = [
-        (value / n_weights, f"the KL is divided by the {n_weights:,} weights: sum it, and weigh it by {right}")
-        for value, right in _divided(setting)
-        if n_weights > 1
-    ]
-    if setting.is_mean:
-        by_n = f"the loss is a mean over rows, so divide by N = {n:,}"
-        return [
-            (float(n), f"N is forgotten: the loss is a mean over rows, so divide the KL by N = {n:,}"),
-            (steps, f"the KL is divided by the batch size: {by_n}"),
-            (float(batch), f"the KL is divided by the number of batches: {by_n}"),
-            (1 / steps, f"the KL is divided by N and by the number of batches: divide by N = {n:,} alone"),
-            (1 / batch, f"the KL is divided by N and by the batch size: divide by N = {n:,} alone"),
-            *per_size,
-        ]
-    by_steps = f"divide by the number of batches, {steps:.6g}"
-    return [
-        (steps, f"every batch pays the whole KL: divide it by the number of batches, {steps:.6g}"),
-        (1 / batch, f"the KL is divided by N, but the loss is a sum: {by_steps}"),
-        (1 / steps, "the KL is divided by the number of batches twice: divide once"),
-        (steps / batch, f"the KL is divided by the batch size: the loss is a sum, so {by_steps}"),
-        *per_size,
-    ]
+def _mistakes(n_weights: int, setting: Setting) -> Iterator[tuple[float, str]]:
+    """Yield the weight that each known mistake gives, and the advice. The first that fits is named.
+
+    The number of batches is N / B rounded up or down, unless it is known.
+    """
+    n, batch, exact = setting.n_train, setting.batch_size, setting.steps
+    by_n = f"the loss is a mean over rows, so divide by N = {n:,}"
+    by_steps = f"divide by the number of batches, {exact:.6g}"
+    for steps in (exact, math.ceil(exact), math.floor(exact)):
+        if setting.is_mean:
+            yield float(n), f"N is forgotten: the loss is a mean over rows, so divide the KL by N = {n:,}"
+            yield n / batch, f"the KL is divided by the batch size: {by_n}"
+            yield n / steps, f"the KL is divided by the number of batches: {by_n}"
+            yield 1 / steps, f"the KL is divided by N and by the number of batches: divide by N = {n:,} alone"
+            yield 1 / batch, f"the KL is divided by N and by the batch size: divide by N = {n:,} alone"
+        elif setting.is_sum:
+            yield exact, f"every batch pays the whole KL: divide it by the number of batches, {exact:.6g}"
+            yield exact / n, f"the KL is divided by N, but the loss is a sum: {by_steps}"
+            yield exact / steps**2, "the KL is divided by the number of batches twice: divide once"
+            yield exact / batch, f"the KL is divided by the batch size: the loss is a sum, so {by_steps}"
+    if n_weights > 1 and (setting.is_mean or setting.is_sum):
+        for value, right in _divided(setting):
+            yield value / n_weights, f"the KL is divided by the {n_weights:,} weights: sum it, and weigh it by {right}"
 
 
 def _divided(setting: Setting) -> list[tuple[float, str]]:
@@ -125,13 +192,43 @@ def _divided(setting: Setting) -> list[tuple[float, str]]:
 
     The weight is that of an epoch, times this number of weights. The advice is how to weigh the KL once it is summed.
     """
+    right = "1 / N" if setting.is_mean else "1 / M"
     return [
         (1.0, "what you do"),
-        (setting.n_batches, "1 / M"),
-        (float(setting.n_train), "1 / N"),
-        (float(setting.batch_size), "1 / N"),
+        (setting.steps, right),
+        (float(setting.n_train), right),
+        (float(setting.batch_size), right),
     ]
 
 
-def _near(value: float, other: float, near: float = NEAR) -> bool:
+def interval(weight: MeanOfDraws) -> tuple[float, float]:
+    """Return the 95 % interval of a weight."""
+    return weight.value - weight.half_width(), weight.value + weight.half_width()
+
+
+def known(found: KlWeight) -> list[TensorWeight]:
+    """Return the groups whose weight is known well enough to compare. A weight that is surely near 0 is known too."""
+    pairs = [(t, t.per_epoch) for t in found.tensors]
+    return [t for t, weight in pairs if weight.sure() or (is_missing(weight) and weight.error < ALIKE)]
+
+
+def differ(values: Sequence[MeanOfDraws]) -> bool:
+    """Return whether two of the values differ by more than their errors and by more than `ALIKE`."""
+    level = 1 - RARE / max(len(values), 1)
+    return any(
+        abs(one.value - other.value) > one.half_width(level) + other.half_width(level)
+        and abs(one.value - other.value) > ALIKE * max(abs(one.value), abs(other.value))
+        for one, other in itertools.combinations(values, 2)
+    )
+
+
+def in_words(weight: MeanOfDraws) -> str:
+    """Return a weight with its 95 % interval, in as many digits as tell the interval's ends apart."""
+    relative = weight.half_width() / max(abs(weight.value), 1e-300)
+    digits = 4 if not 0 < relative < 1 else min(max(2 - math.floor(math.log10(relative)), 4), 8)
+    low, high = (f"{end:.{digits}g}" for end in interval(weight))
+    return f"{weight.value:.4g} times in an epoch (95 % interval {low} to {high})"
+
+
+def _near(value: float, other: float, near: float) -> bool:
     return other > 0 and abs(math.log(max(value, 1e-300) / other)) < near

@@ -112,6 +112,7 @@ class PyroSites:
         kl = partial(self.kl, *self.batches[0]) if with_kl else None
         found = TorchObjective(self.loss, self.parameters(), self.batches, self.nll, kl)
         found.batch_size = self.plate.size if self.plate else found.batch_size
+        found.is_divisible = self.plate is None
         return found
 
     def loss(self, *batch: object) -> Tensor:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence, Sized
 from typing import Literal
 
 import torch
@@ -15,7 +15,7 @@ from elbo_audit.errors import AuditError, MissingLibrary
 from elbo_audit.factors import Factor, Gaussian
 from elbo_audit.findings import Seen
 from elbo_audit.names import alone, gaussians
-from elbo_audit.objective import Batch, Case
+from elbo_audit.objective import Batch, Case, count
 from elbo_audit.predictions import repeats
 from elbo_audit.report import ElboReport
 from elbo_audit.sigma import Training
@@ -41,6 +41,7 @@ def audit_torch(
     epochs: int = 1,
     predict: Callable[[], Tensor] | None = None,
     deterministic: bool | None = None,
+    n_batches: int | Sized | None = None,
     draws: int = DRAWS,
 ) -> ElboReport:
     """Audit the loss of a training step.
@@ -60,6 +61,7 @@ def audit_torch(
         epochs: of the planned training.
         predict: returns predictions of the network, in the state in which it is tested.
         deterministic: whether `predict` should give the same twice; by default if no weight has a sigma.
+        n_batches: steps of an epoch, or the loader; without it, the audit assumes N / B, rounded as suits the loss.
         draws: number of seeds to average over.
 
     Raises:
@@ -73,7 +75,8 @@ def audit_torch(
         named = {name: objective.value(name) for name in objective.named}
         factors = pairs = gaussians(named, objective.shapes)
         lone = alone(objective.shapes, pairs) if kl is None else {}
-    case = Case(objective, [objective.group(factor) for factor in factors], n_train, prior_std, draws, lone)
+    groups = [objective.group(factor) for factor in factors]
+    case = Case(objective, groups, n_train, prior_std, draws, lone, count(n_batches))
     training = None
     if optimizer is not None:
         training = _training(objective, optimizer, epochs * math.ceil(n_train / objective.batch_size))
@@ -112,6 +115,7 @@ def audit_pyro(
     loss: object = None,
     factors: Sequence[Factor | Gaussian] | None = None,
     prior_std: float | None = None,
+    n_batches: int | Sized | None = None,
     draws: int = DRAWS,
 ) -> ElboReport:
     """Audit model, guide and estimator of Pyro, as an SVI step on a batch uses them.
@@ -127,6 +131,7 @@ def audit_pyro(
         loss: the estimator, such as TraceMeanField_ELBO(); by default Trace_ELBO().
         factors: means and standard deviations of the weights; by default paired by the names in Pyro's store.
         prior_std: the standard deviation that the prior should have.
+        n_batches: steps of an epoch, or the loader; without it, the audit assumes N / B, rounded as suits the loss.
         draws: number of seeds to average over.
 
     Raises:
@@ -145,7 +150,8 @@ def audit_pyro(
     pairs = [pair if pair.other else sites.factor(pair) for pair in found] if factors is None else factors
     objective = sites.objective(with_kl=not pairs)
     other = "factors=[], which takes the KL from the latent sites"
-    case = Case(objective, [objective.group(factor) for factor in pairs], n_train, prior_std, draws, other_kl=other)
+    groups = [objective.group(factor) for factor in pairs]
+    case = Case(objective, groups, n_train, prior_std, draws, {}, count(n_batches), other)
     seen = apply_rules(case)
     if sites.broadcast:
         hidden = "rows broadcast (wrong-likelihood), so that the loss holds another likelihood; mend that first"

@@ -149,6 +149,10 @@ class TorchObjective(Objective):
         pairs = [(a, b) for a, b in zip(one, other, strict=False) if isinstance(a, Tensor) and isinstance(b, Tensor)]
         return all(torch.equal(a, b) for a, b in pairs)
 
+    def numbers(self, part: object) -> Array | None:
+        """Return a tensor's numbers; None for anything else."""
+        return as_array(part) if isinstance(part, Tensor) and part.dim() and not part.is_complex() else None
+
     def sets_seed(self) -> bool:
         """Return whether the loss leaves torch's generator in one state, whatever state it found."""
         states = []

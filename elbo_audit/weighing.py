@@ -23,7 +23,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from elbo_audit.factors import Array, Gradient, Group, total
-from elbo_audit.least_squares import SURE, GradientFit, MeanOfDraws, fit, fit_drawn, over_batches
+from elbo_audit.least_squares import SURE, GradientFit, MeanOfDraws, fit, over_batches
 from elbo_audit.likelihood import DataWeight
 from elbo_audit.objective import Case, NotFinite, Objective
 from elbo_audit.streams import generator
@@ -49,8 +49,9 @@ class TensorWeight:
 
     name: str
     n: int  # number of weights
-    per_epoch: MeanOfDraws
+    per_epoch: MeanOfDraws  # of the entropy, where it can be told from the prior's pull
     precision: MeanOfDraws | None = None  # 1 / prior variance; None where kl= hides it
+    pull: MeanOfDraws | None = None  # the prior's pull in an epoch: the KL's weight / prior variance
 
 
 @dataclass(frozen=True)
@@ -58,7 +59,7 @@ class KlWeight:
     """How often the KL counts in an epoch, and what is known of the prior under it."""
 
     per_epoch: MeanOfDraws  # of all groups together, as if they weighed alike; 1 for an ELBO
-    precision: MeanOfDraws | None  # 1 / prior variance, as the objective has it; None where kl= hides it
+    precision: MeanOfDraws | None  # 1 / prior variance, beside `kl=` in units of its own; None where kl= hides it
     tensors: Sequence[TensorWeight]
     missed: dict[str, float]  # by parameter: share of its gradient that kl=, or else a KL of Gaussians, cannot explain
     by_batch: Sequence[float] = ()  # the weight in each batch; empty unless it surely changes from batch to batch
@@ -75,9 +76,7 @@ def is_missing(weight: MeanOfDraws) -> bool:
 
 
 def measure(case: Case, data: DataWeight | None) -> KlWeight:
-    """Measure the weight of the KL from its gradient. Without `data`, the loss is taken to sum its rows' NLL."""
-    if case.has_kl:
-        return _by_own_kl(case, data)
+    """Measure the weight of a KL of Gaussians. Without `data`, the loss is taken to sum its rows' NLL."""
     first, unclear = _near(case, data), [group for group in case.trained if group.other]
     if not unclear:
         return first
@@ -101,43 +100,43 @@ def _near(case: Case, data: DataWeight | None) -> KlWeight:
 def _by_directions(case: Case, data: DataWeight | None) -> KlWeight:
     """Fit the gradients of H and C: of each group alone, then of all groups together."""
     objective, factors = case.objective, case.trained
-    doubt, scale = _shared_error(objective, data), _per_epoch(case, data)
-    groups = [(group, _directions(group)) for group in _apart(factors)]
+    doubt, scale = shared_error(objective, data), epoch_scale(case, data)
+    groups = [(group, _directions(group)) for group in joined(factors)]
     few = [(group, own) for group, own in groups if _count(own) <= FEW]
     groups = [(group, own) for group, own in groups if _count(own) > FEW]
-    fewest = min((_n_weights(group) for group, _ in groups), default=NUMBERS)
-    targets = _targets(case, data, doubt, fewest)
+    fewest = min((count_weights(group) for group, _ in groups), default=NUMBERS)
+    targets = without_data(case, data, doubt, fewest)
     tensors: list[TensorWeight] = []
     judged: list[Group] = []
     missed: dict[str, float] = {}
     left = NOTHING
     for group, own in groups:
-        alone = fit(_only(targets, own), own, doubt)
+        alone = fit(only(targets, own), own, doubt)
         rest = alone.left()
         left = MeanOfDraws(left.value + rest.value, math.hypot(left.error, rest.error))
         judged += group
         tensors.append(_tensor(group, alone, scale))
-        missed |= _missed(alone, doubt)
+        missed |= unexplained(alone, doubt)
     columns = _directions(judged or factors)
-    seen = _only(targets, columns)
+    seen = only(targets, columns)
     whole = fit(seen, columns, doubt)
     # Here each group has a C of its own. With one C for all, priors of different widths would change the weight.
     apart = [columns[0], *([own[1] for _, own in groups] or columns[1:])]
     counts, by_batch = over_batches(fit(seen, apart, doubt), scale, len(objective.batches))
-    pull = whole.coefficient(1).times(scale)
+    _, precision, pull = weights_of(whole, scale)
     untold: list[str] = []
     for group, own in few if groups else []:
-        alone = fit(_only(targets, own), own, doubt)
+        alone = fit(only(targets, own), own, doubt)
         tensor = _tensor(group, alone, scale)
-        is_told = _is_told(tensor, alone.coefficient(1).times(scale), counts.value, whole.ratio(1, 0).value, group)
+        is_told = _is_told(tensor, alone.coefficient(1).times(scale), counts.value, precision.value, group)
         tensors += [tensor] if is_told else []
         untold += [] if is_told else [tensor.name]
-    return KlWeight(counts, whole.ratio(1, 0), tensors, missed, by_batch, _size(factors), pull, left, untold=untold)
+    return KlWeight(counts, precision, tensors, missed, by_batch, _size(factors), pull, left, untold=untold)
 
 
 def _tensor(group: Sequence[Group], alone: GradientFit, scale: float) -> TensorWeight:
     name = "; ".join(factor.name for factor in group)
-    return TensorWeight(name, _n_weights(group), alone.coefficient(0).times(scale), alone.ratio(1, 0))
+    return TensorWeight(name, count_weights(group), *weights_of(alone, scale))
 
 
 def _is_told(tensor: TensorWeight, pull: MeanOfDraws, others: float, precision: float, group: Sequence[Group]) -> bool:
@@ -153,51 +152,34 @@ def _is_told(tensor: TensorWeight, pull: MeanOfDraws, others: float, precision: 
     return is_small and (weight.sure() or (is_missing(weight) and weight.error < TOLD * abs(others)))
 
 
-def _by_own_kl(case: Case, data: DataWeight | None) -> KlWeight:
-    """Fit the gradient of the user's KL: of each parameter alone, unless the KL is drawn, and of all together."""
-    objective = case.objective
-    directions = [objective.kl_gradient(draw) for draw in range(2)]
-    doubt = _shared_error(objective, data)
-    targets, scale = _targets(case, data, doubt, NUMBERS), _per_epoch(case, data)
-    tensors: list[TensorWeight] = []
-    if any(not np.array_equal(part, directions[1][name]) for name, part in directions[0].items()):
-        drawn = fit_drawn(targets, [objective.kl_gradient(draw) for draw in range(len(targets))])
-        counts, by_batch = over_batches(drawn, scale, len(objective.batches))
-        return KlWeight(counts, None, [], {}, by_batch)
-    missed: dict[str, float] = {}
-    for name, part in directions[0].items():
-        if part.any():
-            alone = fit([{name: target[name]} for target in targets], [directions[0]], doubt)
-            tensors.append(TensorWeight(name, part.size, alone.coefficient(0).times(scale)))
-            missed |= _missed(alone, doubt)
-    counts, by_batch = over_batches(fit(targets, directions[:1], doubt), scale, len(objective.batches))
-    return KlWeight(counts, None, tensors, missed, by_batch)
+def weights_of(found: GradientFit, scale: float) -> tuple[MeanOfDraws, MeanOfDraws, MeanOfDraws]:
+    """Return the weight of the entropy in an epoch, 1 / prior variance, and the weight of the prior's pull."""
+    return found.coefficient(0).times(scale), found.ratio(1, 0), found.coefficient(1).times(scale)
 
 
-def _missed(found: GradientFit, doubt: Gradient) -> dict[str, float]:
+def unexplained(found: GradientFit, doubt: Gradient) -> dict[str, float]:
     """Return the share of each parameter's gradient that a fit cannot explain, if there is one."""
     shares = {name: found.missed(name, SURE * _norm(doubt[name])) for name in found.targets[0]}
     return {name: share for name, share in shares.items() if share}
 
 
-def _per_epoch(case: Case, data: DataWeight | None) -> float:
+def epoch_scale(case: Case, data: DataWeight | None) -> float:
     """Return M / a. Times b, it is how often an epoch counts the KL while it counts the data once."""
     return case.n_train / case.objective.batch_size / (1.0 if data is None else data.weight)
 
 
-def _targets(case: Case, data: DataWeight | None, doubt: Gradient, n_weights: int) -> list[Gradient]:
+def without_data(case: Case, data: DataWeight | None, doubt: Gradient, n_weights: int) -> list[Gradient]:
     """Return the gradient of the loss without its data part, in each draw.
 
     If draws differ by more than `doubt` and the smallest group has few weights, there are more draws than `case.draws`.
     """
-    weight = None if data is None else data.weight
-    found = [_without_data(case.objective, weight, draw) for draw in range(case.draws)]
+    found = [_without_data(case.objective, data, draw) for draw in range(case.draws)]
     n_batches = len(case.objective.batches)
     more = math.ceil(NUMBERS / n_weights) - case.draws
     if more <= 0 or not _is_noisy(found[::n_batches], doubt):
         return found
     more = n_batches * math.ceil(more / n_batches)  # each batch equally often
-    return found + [_without_data(case.objective, weight, draw) for draw in range(case.draws, case.draws + more)]
+    return found + [_without_data(case.objective, data, draw) for draw in range(case.draws, case.draws + more)]
 
 
 def _is_noisy(draws: Sequence[Gradient], doubt: Gradient) -> bool:
@@ -206,7 +188,7 @@ def _is_noisy(draws: Sequence[Gradient], doubt: Gradient) -> bool:
     return any(_norm(draw[name] - first[name]) > SURE * _norm(doubt[name]) for draw in draws[1:] for name in first)
 
 
-def _apart(factors: Sequence[Group]) -> list[list[Group]]:
+def joined(factors: Sequence[Group]) -> list[list[Group]]:
     """Join factors that share a parameter into one group: a shared sigma gets a gradient from the KL of all of them."""
     groups: list[tuple[list[Group], frozenset[str]]] = []
     for factor in factors:
@@ -224,16 +206,17 @@ def counts_rows(objective: Objective) -> bool:
     return abs(double - single) > abs(third - single) + 1e-6 * abs(single)
 
 
-def _without_data(objective: Objective, weight: float | None, draw: int) -> Gradient:
+def _without_data(objective: Objective, data: DataWeight | None, draw: int) -> Gradient:
     """Return the gradient of the loss, less that of its data part.
 
     Without a NLL, compare a batch with the same batch twice over: only the data part doubles.
     """
-    batch = objective.batches[draw % len(objective.batches)]
+    index = draw % len(objective.batches)
+    batch = objective.batches[index]
     whole = objective.loss_gradient(batch, draw)
-    if weight is not None:
-        data = objective.nll_gradient(batch, draw)
-        return _finite({name: whole[name] - weight * data[name] for name in whole})
+    if data is not None:
+        own = objective.nll_gradient(batch, draw)
+        return _finite({name: whole[name] - data.of(index) * own[name] for name in whole})
     doubled = objective.loss_gradient(objective.twice(batch), draw)
     return _finite({name: 2 * whole[name] - doubled[name] for name in whole})
 
@@ -262,13 +245,13 @@ def _shifts(objective: Objective, factors: Sequence[Group]) -> dict[str, Array]:
     return shifts
 
 
-def _only(targets: Sequence[Gradient], columns: Sequence[Gradient]) -> list[Gradient]:
+def only(targets: Sequence[Gradient], columns: Sequence[Gradient]) -> list[Gradient]:
     """Return the gradients of the parameters for which a direction is not zero."""
     names = [name for name in targets[0] if any(name in column and column[name].any() for column in columns)]
     return [{name: target[name] for name in names} for target in targets]
 
 
-def _shared_error(objective: Objective, data: DataWeight | None) -> Gradient:
+def shared_error(objective: Objective, data: DataWeight | None) -> Gradient:
     """Return the standard error of the gradient that all draws share: from the NLL's weight, and from rounding."""
     relative = ROUNDINGS * objective.epsilon
     if data is not None and data.weight:
@@ -282,13 +265,14 @@ def _directions(factors: Sequence[Group]) -> list[Gradient]:
     return [total([factor.entropy() for factor in factors]), total([factor.second_moment() for factor in factors])]
 
 
-def _n_weights(factors: Sequence[Group]) -> int:
+def count_weights(factors: Sequence[Group]) -> int:
+    """Return the number of weights in groups."""
     return sum(factor.mean().size for factor in factors)
 
 
 def _count(columns: Sequence[Gradient]) -> int:
     """Return how many numbers the parameters have for which a direction is not zero."""
-    return sum(part.size for part in _only(columns, columns)[0].values())
+    return sum(part.size for part in only(columns, columns)[0].values())
 
 
 def _size(factors: Sequence[Group]) -> float:

@@ -17,13 +17,13 @@ def weighed(model, first, second):
     return lambda x, y: model.nll(x, y) + (first * model.first.kl() + second * model.second.kl()) / STEPS
 
 
-SAME = "let every tensor's KL count alike: multiply each by one number, the same for all"
+EACH = "let every tensor's KL count once: multiply first.weight_mu, first.weight_rho by 2, second.weight_mu"
 ONE = "multiply the KL of second.weight_mu, second.weight_rho by {}: the others count once"
 
 
 @pytest.mark.parametrize(
     ("first", "second", "words"),
-    [(1, 5, ONE.format("0.2")), (1, 1.9, ONE.format("0.526")), (1, 0.55, ONE.format("1.82")), (0.5, 3, SAME)],
+    [(1, 5, ONE.format("0.2")), (1, 1.9, ONE.format("0.526")), (1, 0.55, ONE.format("1.82")), (0.5, 3, EACH)],
 )
 def test_each_tensor_has_a_weight_of_its_own_and_the_advice_names_it(model, first, second, words):
     report = audit(model, weighed(model, first, second))
@@ -36,7 +36,7 @@ def test_each_tensor_has_a_weight_of_its_own_and_the_advice_names_it(model, firs
     assert finding.measured["most"] / finding.measured["least"] == pytest.approx(
         max(first, second) / min(first, second), rel=0.02
     )
-    assert finding.detail.endswith(words)
+    assert finding.detail.startswith(words)
     assert "to do" not in finding.line()
 
 
@@ -84,7 +84,9 @@ def test_a_mean_over_each_layer_is_named(biases):
         TensorWeight(f"{name}_mu, {name}_rho", n, MeanOfDraws(100 / layer[name[:3]], 1e-6), MeanOfDraws(1.0, 0.1))
         for name, n in sizes.items()
     ]
-    found = advice(tensors, None if biases == (3, 5) else 100 / 14, Setting(1000, 10, 1.0))
+    common = None if biases == (3, 5) else TensorWeight("all", 28, MeanOfDraws(100 / 14, 1e-6))
+    found, what = advice(tensors, common, Setting(1000, 10, 1.0))
+    assert what.cause == "weight"
     assert "a mean over each layer (weights and bias together)" in found
     assert ("every batch pays the whole KL" in found) or found.endswith("weigh it by 1 / M")
 

@@ -12,8 +12,8 @@ import elbo_audit
 from elbo_audit.audits import DRAWS
 from elbo_audit.errors import AuditError
 from elbo_audit.factors import Factor
-from elbo_audit.kl import judge_width
 from elbo_audit.least_squares import MeanOfDraws
+from elbo_audit.prior import judge_width
 from tests.elbo_audit.models import (
     BATCH,
     N_TRAIN,
@@ -91,7 +91,7 @@ def test_priors_of_unlike_width_do_not_move_the_weight(model, weight, draws, rel
         (
             lambda m: m.nll,
             {"kl-scale": "fails"} | dict.fromkeys(("kl-sign", "variance-as-std"), "not measured"),
-            "it is missing; add it to the loss",
+            "the KL is missing: add it to the loss",
         ),
         (lambda m: lambda x, y: m.nll(x, y) + m.first.kl() / STEPS, {"kl-scale": "fails"}, "second.weight_mu"),
     ],
@@ -202,7 +202,7 @@ def test_an_epoch_may_end_with_a_short_batch(model, n_train, times):
     assert report.of("kl-scale").outcome == ("passes" if times == 1 else "fails")
     if times == 1:
         assert report.numbers["kl_per_epoch"] == pytest.approx(1, rel=0.01)
-        assert "of 3 batches" in report.of("kl-scale").detail
+        assert "3 batches in an epoch, a short last one kept" in report.of("kl-scale").detail
 
 
 def test_a_sigma_that_is_a_parameter_is_moved_within_what_it_may_be():

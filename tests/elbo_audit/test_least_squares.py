@@ -92,9 +92,9 @@ def test_a_drawn_direction_loses_nothing_to_its_noise():
     # Signal 1 and noise 3 in 400 numbers: least squares against one draw counts a target of 2 about 2 / (1 + 9) times.
     source = np.random.default_rng(0)
     columns = [{"w": 1 + 3 * source.standard_normal(400)} for _ in range(32)]
-    exact = fit_drawn([{"w": 2 * column["w"]} for column in columns], columns).coefficient(0)
+    exact = fit_drawn([{"w": 2 * column["w"]} for column in columns], [columns]).coefficient(0)
     assert exact.value == pytest.approx(2, rel=1e-9)
     assert exact.error < 1e-9  # target and direction have the same noise
-    found = fit_drawn([{"w": np.full(400, 2.0)}] * 32, columns).coefficient(0)
+    found = fit_drawn([{"w": np.full(400, 2.0)}] * 32, [columns]).coefficient(0)
     assert abs(found.value - 2) < 3 * found.error
     assert found.error < 0.1

@@ -1,0 +1,91 @@
+"""How often does an epoch count the KL that the user gives, as a whole or in two parts: the entropy, and the rest?"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from elbo_audit.factors import Group, total
+from elbo_audit.least_squares import fit, fit_drawn, over_batches
+from elbo_audit.likelihood import DataWeight
+from elbo_audit.names import gaussians
+from elbo_audit.objective import Case
+from elbo_audit.patterns import differ, known
+from elbo_audit.weighing import (
+    NUMBERS,
+    KlWeight,
+    TensorWeight,
+    count_weights,
+    epoch_scale,
+    joined,
+    only,
+    shared_error,
+    unexplained,
+    weights_of,
+    without_data,
+)
+
+
+def measure_own_kl(case: Case, data: DataWeight | None) -> KlWeight:
+    """Measure the weight of the user's KL from its gradient; of its two parts, where it does not fit as a whole."""
+    found = _as_a_whole(case, data)
+    is_whole = not found.missed and not differ([tensor.per_epoch for tensor in known(found)])
+    return found if is_whole or found.by_batch else _in_parts(case, data, found)
+
+
+def _as_a_whole(case: Case, data: DataWeight | None) -> KlWeight:
+    """Fit the gradient of the user's KL: of each parameter alone, unless the KL is drawn, and of all together."""
+    objective = case.objective
+    doubt = shared_error(objective, data)
+    targets, scale = without_data(case, data, doubt, NUMBERS), epoch_scale(case, data)
+    own = [objective.kl_gradient(draw) for draw in range(len(targets))]
+    if any(not np.array_equal(part, own[1][name]) for name, part in own[0].items()):
+        drawn = fit_drawn(only(targets, own), [own])
+        counts, by_batch = over_batches(drawn, scale, len(objective.batches))
+        return KlWeight(counts, None, [], {} if by_batch else unexplained(drawn, doubt), by_batch)
+    tensors: list[TensorWeight] = []
+    missed: dict[str, float] = {}
+    for name, part in own[0].items():
+        if part.any():
+            alone = fit([{name: target[name]} for target in targets], own[:1], doubt)
+            tensors.append(TensorWeight(name, part.size, alone.coefficient(0).times(scale)))
+            missed |= unexplained(alone, doubt)
+    counts, by_batch = over_batches(fit(targets, own[:1], doubt), scale, len(objective.batches))
+    return KlWeight(counts, None, tensors, missed, by_batch)
+
+
+def _two_parts(case: Case, data: DataWeight | None, factors: Sequence[Group]) -> KlWeight:
+    """Fit the entropy and the rest of the user's KL, which is the pull of its prior, each with a weight of its own."""
+    objective = case.objective
+    doubt = shared_error(objective, data)
+    targets, scale = without_data(case, data, doubt, NUMBERS), epoch_scale(case, data)
+    own = [objective.kl_gradient(draw) for draw in range(len(targets))]
+    tensors: list[TensorWeight] = []
+    missed: dict[str, float] = {}
+    every = [*joined(factors), factors]
+    for group in every:  # the last are all groups together
+        entropy = total([factor.entropy() for factor in group])
+        names = set().union(*(factor.means | factor.scales for factor in group))
+        pulls = [{n: part - entropy.get(n, 0.0) for n, part in draw.items() if n in names} for draw in own]
+        alone = fit_drawn(only(targets, [entropy, *pulls]), [[entropy] * len(pulls), pulls])
+        name = "; ".join(factor.name for factor in group)
+        tensors.append(TensorWeight(name, count_weights(group), *weights_of(alone, scale)))
+        missed |= unexplained(alone, doubt) if group is not every[-1] else {}
+    whole = tensors.pop()
+    return KlWeight(whole.per_epoch, whole.precision, tensors, missed, (), math.nan, whole.pull)
+
+
+def _in_parts(case: Case, data: DataWeight | None, found: KlWeight) -> KlWeight:
+    """Return the weights of the entropy and of the rest of kl=, if these explain the loss; else what `found` misses."""
+    objective = case.objective
+    pairs = gaussians(objective.parameters, objective.shapes)
+    factors = case.trained or [group for group in map(objective.group, pairs) if group.scales]
+    parts = _two_parts(case, data, factors) if factors else found
+    if not parts.missed:
+        return parts
+    weights = {tensor.name: tensor.per_epoch for tensor in known(found)}
+    bent = [f.name for f in factors if differ([weights[n] for n in f.means | f.scales if n in weights])]
+    return replace(found, missed=found.missed or (parts.missed if bent else {}))

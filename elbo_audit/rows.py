@@ -1,0 +1,158 @@
+"""Does each row count once? Whether nll= is a sum over rows, and how often the loss counts those of each batch."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from elbo_audit.errors import AuditError
+from elbo_audit.factors import Array, Gradient
+from elbo_audit.least_squares import common
+from elbo_audit.objective import Objective, length
+from elbo_audit.streams import generator
+
+SURE = 4.0  # standard errors by which noise of single rows may separate a batch from its halves
+SMALL = 0.02  # of the NLL: such as what batch normalisation changes
+NEAR = 0.1  # of a ratio
+SYSTEMATIC = 0.005  # largest part of the gradients' differences that another likelihood may cause unnoticed
+GROWS = 0.05  # of a gradient: less cannot move the KL's weight by more than its tolerance
+MORE = 4  # times the draws, if noise may hide that a gradient grows
+NUMBERS = 20_000  # elements of a gradient that are compared: a large network's draws would not fit into memory
+BROADCAST = (
+    "nll= of a batch is twice that of its halves together: it grows with the square of the rows, as where predictions "
+    "[B, 1] meet targets [B], which broadcast to B x B terms; give both one shape"
+)
+
+
+def check(objective: Objective, draws: int) -> str:
+    """Return how rows broadcast; '' if they do not.
+
+    Raises AuditError if x and y of a batch have other numbers of rows, or nll= is a mean. A batch whose rows depend on
+    each other, or cannot be taken apart, is not checked.
+    """
+    sizes = [size for size in map(length, objective.batches[0][:2]) if size is not None]
+    if len(set(sizes)) > 1:
+        raise AuditError(
+            f"the first two parts of a batch begin with {sizes[0]} and {sizes[1]} rows; give tensors, rows first "
+            f"(n_train / {sizes[0]} would be the number of batches)"
+        )
+    if "nll" not in objective.terms or objective.batch_size < 2:
+        return ""
+    try:
+        pairs = [_whole_and_halves(objective, k % len(objective.batches), k) for k in range(draws)]
+    except (ValueError, RuntimeError, IndexError, KeyError, TypeError, AuditError):
+        return ""
+    whole, halves = np.array(pairs).T
+    error = float((halves - whole).std(ddof=1)) / draws**0.5
+    gap, size = float((halves - whole).mean()), float(np.abs(whole).mean())
+    if abs(gap) <= SURE * error + SMALL * size:
+        return ""
+    ratio = float(halves.mean() / whole.mean())
+    if abs(ratio - 2) <= NEAR:
+        raise AuditError(
+            f"nll= is no sum over the rows: it is {whole[0]:.4g} for a batch, and {halves[0]:.4g} for its two halves "
+            "together, as a mean is; give the sum, such as cross_entropy(..., reduction='sum')"
+        )
+    n = objective.batch_size
+    squares = ((n // 2) ** 2 + (n - n // 2) ** 2) / n**2
+    return BROADCAST if abs(ratio - squares) <= NEAR * squares else ""
+
+
+def _whole_and_halves(objective: Objective, index: int, draw: int) -> tuple[float, float]:
+    """Return the NLL of a batch, and the sum of those of its halves, with the same noise."""
+    batch, n = objective.batches[index], objective.batch_size
+    halves = (objective.take(batch, range(start, n, 2)) for start in (0, 1))  # rows may be sorted by their class
+    return objective.nll(batch, draw), sum(objective.nll(half, draw) for half in halves)
+
+
+def weights_of_batches(objective: Objective, draws: int) -> tuple[Sequence[float], float]:
+    """Return a weight of the NLL for each batch, and what they leave unexplained; no weights if one explains as much.
+
+    The loss of batch b in draw d is a_b NLL + K_d, so that least squares on the gradients, less their mean over the
+    batches of a draw, gives each a_b, whatever K_d is.
+    """
+    losses, nlls = (
+        np.stack([[vector(f(b, draw))[looked_at(objective)] for b in objective.batches] for draw in range(draws)])
+        for f in (objective.loss_gradient, objective.nll_gradient)
+    )  # [draws, batches, n]
+    apart = np.eye(losses.shape[1]) - 1 / losses.shape[1]
+    squares, products = (np.einsum("dbn,dcn->bc", nlls, other) * apart for other in (nlls, losses))
+    weights = np.linalg.pinv(squares, hermitian=True) @ products.sum(1)
+    whole = math.sqrt(float((np.einsum("dbn,dcn->bc", losses, losses) * apart).sum())) or 1.0
+    alike, misfit = (
+        float(np.linalg.norm(left - left.mean(1, keepdims=True))) / whole
+        for left in (losses - factor * nlls for factor in (products.sum() / (squares.sum() or 1.0), weights[:, None]))
+    )
+    if misfit > min(SYSTEMATIC, alike / 2) or not (weights > 0).all():
+        return (), misfit
+    return tuple(map(float, weights)), misfit
+
+
+def normaliser(objective: Objective, weights: Sequence[float]) -> str:
+    """Say what the weights of the batches are one over: the rows with a label, or the sum of a mask; '' if unknown."""
+    for column in list(zip(*objective.batches, strict=True))[1:]:
+        arrays = [array for array in map(objective.numbers, column) if array is not None]
+        if len(arrays) < len(weights):
+            continue
+        numbers = {"the sum of a mask": [array.sum() for array in arrays]}
+        values = np.unique(np.concatenate([array.ravel() for array in arrays]))[:20]
+        if (values == np.round(values)).all():
+            numbers |= {f"the labelled rows (label not {v:.0f})": [(a != v).sum() for a in arrays] for v in values}
+        for words, counts in numbers.items():
+            if np.allclose(np.array(weights) * counts, 1, rtol=SYSTEMATIC):
+                return f", one over {words}"
+    return ""
+
+
+def grows_with_rows(objective: Objective, weight: float, error: float, draws: int) -> bool:
+    """Return whether the gradient without the NLL surely changes with the rows, and not as that of a KL.
+
+    Of a batch with each row twice, the NLL doubles, and a KL stays, doubles (KL x rows / N) or halves (a mean over the
+    rows). Another likelihood, such as that of an alpha-energy, does none of these. `error` is that of the weight.
+    """
+    if not objective.is_divisible:
+        return False
+    for n in (max(draws, 3), MORE * draws):
+        try:
+            once, twice = (
+                np.stack(part) for part in zip(*(_rests(objective, weight, d) for d in range(n)), strict=True)
+            )
+        except (ValueError, RuntimeError, IndexError, KeyError, TypeError, AuditError):
+            return False
+        size = common(once).value
+        slope = float(np.linalg.norm(vector(objective.loss_gradient(objective.batches[0], 0))))
+        rounding = SURE * (4 * objective.epsilon + error) * slope
+        least = max(GROWS**2 * size, rounding**2)
+        rests = [twice - factor * once for factor in (1.0, 2.0, 0.5)]
+        if any(float(np.square(rest).sum(1).mean()) <= least for rest in rests):
+            return False
+        found = [common(rest) for rest in rests]
+        if all(rest.value > max(least, SURE * rest.error) for rest in found):
+            return True
+    return False
+
+
+def _rests(objective: Objective, weight: float, draw: int) -> tuple[Array, Array]:
+    """Return the gradient without the NLL, of a batch and of the batch with each row twice."""
+    batch = objective.batches[draw % len(objective.batches)]
+    (once, nll), (twice, nlls) = (
+        (vector(objective.loss_gradient(rows, draw)), vector(objective.nll_gradient(rows, draw)))
+        for rows in (batch, objective.twice(batch))
+    )
+    # of a sum over the rows, of a mean, and of a mean that is divided by the rows again
+    doubled = min((twice - weight * share * nlls for share in (1.0, 0.5, 0.25)), key=np.linalg.norm)
+    return once - weight * nll, doubled
+
+
+def looked_at(objective: Objective) -> NDArray[np.intp]:
+    """Return the elements of a gradient that are compared."""
+    n = sum(map(math.prod, objective.shapes.values()))
+    return generator("looked at").permutation(n)[:NUMBERS]
+
+
+def vector(gradient: Gradient) -> Array:
+    """Return a gradient's numbers in one row."""
+    return np.concatenate([part.ravel() for part in gradient.values()])

@@ -1,0 +1,166 @@
+"""The KL has two parts, the entropy and the prior's pull: which of them is wrong, and does the advice say so?"""
+
+import math
+
+import pytest
+import torch
+from torch.distributions import Normal
+
+from elbo_audit.least_squares import MeanOfDraws
+from elbo_audit.patterns import Setting, advice
+from elbo_audit.weighing import TensorWeight
+from tests.elbo_audit.models import PRIOR, STEPS, Model, Single, audit, elbo_of, outcomes
+
+
+def of_parts(net, entropy, pull):
+    """Return a loss with weights of its own for -sum log sigma and for sum (sigma^2 + mu^2) / 2."""
+
+    def loss(x, y):
+        sigma = net.transform(net.weight_rho)
+        kl = -entropy * sigma.log().sum() + pull * (sigma**2 + net.weight_mu**2).sum() / 2
+        return net.nll(x, y) + kl / STEPS
+
+    return loss
+
+
+@pytest.mark.parametrize(("entropy", "factor"), [(2.0, "0.5"), (0.5, "2"), (3.0, "0.3333")])
+def test_an_entropy_that_counts_otherwise_than_the_prior_is_named(entropy, factor):
+    # -log sigma^2 + (sigma^2 + mu^2) / 2 has the entropy twice: half of the KL would have half of the pull
+    net = Single()
+    finding = audit(net, of_parts(net, entropy, 1.0), prior_std=1.0).of("kl-scale")
+    assert finding.outcome == "fails"
+    assert f"multiply the entropy by {factor}; no factor of the whole KL mends it" in finding.detail
+    assert finding.advice.part == "entropy"
+    report = audit(net, of_parts(net, entropy, 1.0), prior_std=1.0)
+    assert report.of("variance-as-std").outcome == "passes"  # the pull is that of the prior that is meant
+
+
+def test_with_the_prior_wrong_as_well_each_is_said():
+    # entropy twice, and a pull of four: the KL counts twice, of a prior of variance 2 / 4
+    net = Single()
+    report = audit(net, of_parts(net, 2.0, 4.0), prior_std=1.0)
+    assert report.of("kl-scale").advice.part == "KL"
+    assert report.numbers["prior_std"] == pytest.approx(math.sqrt(0.5), rel=1e-3)
+    assert outcomes(report)["variance-as-std"] == "fails"
+
+
+@pytest.mark.parametrize("meant", [PRIOR, None])
+@pytest.mark.parametrize("absent", ["first", "second"])
+def test_one_layer_without_its_entropy_is_no_layer_without_a_kl(absent, meant):
+    model = Model()
+
+    def loss(x, y):
+        kl = 0.0
+        for name in ("first", "second"):
+            layer = getattr(model, name)
+            whole = layer.kl() + (layer.sigma().log().sum() if name == absent else 0.0)
+            kl = kl + whole
+        return model.nll(x, y) + kl / STEPS
+
+    finding = audit(model, loss, prior_std=meant).of("kl-scale")
+    assert finding.outcome == "fails"
+    assert f"sum of log sigma, of {absent}.weight_mu, {absent}.weight_rho is missing" in finding.detail
+    assert "add it" not in finding.detail
+    assert list(finding.advice.add) == [f"{absent}.weight_mu, {absent}.weight_rho"]
+    # the entropy is to count once: B / N in each step
+    assert list(finding.advice.add.values()) == pytest.approx([1 / STEPS], rel=1e-3)
+
+
+@pytest.mark.parametrize("factors", [None, []], ids=["names", "no factors"])
+@pytest.mark.parametrize("std", [0.3, 3.0])
+def test_another_prior_than_that_of_a_given_kl(std, factors):
+    # kl= has a prior of 1: the means are pulled 1 / std^2 times, so that no one factor fits them and the scales
+    net = Single()
+    options = {} if factors is None else {"factors": factors}
+    report = audit(net, of_parts(net, 1.0, std**-2), kl=net.analytic, **options)
+    assert report.of("kl-scale").outcome == "passes"
+    finding = report.of("variance-as-std")
+    assert finding.outcome == "fails"
+    assert f"another prior: the prior's standard deviation is {std:g} times that of kl=" in finding.detail
+    assert "no factor of the KL mends it" in finding.detail
+    assert finding.advice == ("prior", "prior", {}, {}, ())
+
+
+def mixture(added):
+    """Return log p of a mixture of N(0, 1) and N(0, .1^2); `added`: the share is added instead of multiplied."""
+
+    def log_p(net, w):
+        parts = [Normal(0.0, std).log_prob(w).exp() for std in (1.0, 0.1)]
+        return torch.log(sum(0.5 + part if added else 0.5 * part for part in parts))
+
+    return log_p
+
+
+@pytest.mark.parametrize("added", [True, False])
+def test_a_drawn_kl_of_another_mixture(added):
+    # As one direction, the wrong prior counted 1.13 times, surely. The entropy is in both, once.
+    net, right = Single(mixture(added)), mixture(False)
+
+    def kl():
+        w = net.draw()
+        return (Normal(net.weight_mu, net.sigma).log_prob(w) - right(net, w)).sum()
+
+    report = audit(net, elbo_of(net), nll=net.nll, kl=kl, draws=32)
+    assert report.of("kl-scale").outcome == "passes"
+    assert report.of("variance-as-std").outcome == ("fails" if added else "not measured")
+    assert report.ok is not added
+
+
+def reverse(net, sigma, prior=1.0):
+    """Return KL(p || q) of p = N(0, prior^2)."""
+    return (sigma.log() + (prior**2 + net.weight_mu**2) / (2 * sigma**2)).sum()
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        reverse,
+        lambda net, sigma: (sigma**2 + (net.weight_mu - 1) ** 2).sum() / 2 - sigma.log().sum(),  # a prior around 1
+        lambda net, sigma: net.weight_mu.abs().sum() - sigma.log().sum() + sigma.sum(),  # of no Gaussian
+    ],
+    ids=["reverse", "another mean", "absolute values"],
+)
+@pytest.mark.parametrize("factors", [None, []], ids=["names", "no factors"])
+def test_another_kl_than_the_given_one_has_no_factor(other, factors):
+    net = Single()
+    options = {} if factors is None else {"factors": factors}
+
+    def loss(x, y):
+        return net.nll(x, y) + other(net, net.transform(net.weight_rho)) / STEPS
+
+    finding = audit(net, loss, kl=net.analytic, **options).of("kl-scale")
+    assert finding.outcome == "fails"
+    assert finding.detail.startswith("another KL")
+    assert finding.detail.endswith("no factor mends it")
+    assert finding.advice == ("another KL", "KL", {}, {}, ())
+
+
+def words_of(weight, data_weight=1.0, error=1e-6, n_weights=0):
+    tensors = [TensorWeight("a", n_weights, MeanOfDraws(weight, error))] if n_weights else []
+    return advice(tensors, TensorWeight("all", n_weights, MeanOfDraws(weight, error)), Setting(1000, 50, data_weight))[
+        0
+    ]
+
+
+@pytest.mark.parametrize(
+    ("weight", "data_weight", "words"),
+    [
+        # N = 1000, B = 50, 20 batches
+        (0.05, 1.0, "divided by the number of batches twice: divide once"),
+        (0.0767, 1.0, "multiply the KL by 13.04"),  # within a tenth of no list, and far outside its error of .05
+        (0.0525, 1.0, "multiply the KL by 19.05"),  # 5 % off, where the error is 1e-6
+        (20.0, 1.0, "every batch pays the whole KL"),
+        (20.0, 0.02, "divided by the batch size: the loss is a mean"),
+        (20.0, 7.0, "multiply the KL by 0.05"),  # neither a sum nor a mean: no list
+        (1000.0, 0.02, "N is forgotten"),
+        (1000.0, 1.0, "multiply the KL by 0.001"),  # a list for means, and the loss is a sum
+    ],
+)
+def test_a_mistake_is_named_only_if_it_fits_within_the_error(weight, data_weight, words):
+    assert words in words_of(weight, data_weight)
+
+
+def test_a_vague_weight_names_no_mistake():
+    # .06 +- .02: both 1/20 (batches twice) and 1/13 lie in its interval
+    assert "multiply the KL by 16.67" in words_of(0.06, error=0.01)
+    assert "there were 16,667 training rows" in words_of(0.06, error=0.01)
