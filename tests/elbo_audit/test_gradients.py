@@ -89,7 +89,7 @@ def test_a_prior_of_a_prior_is_not_unused_but_a_layer_under_it_is():
 
     net = Single(prior, prior_tau=torch.zeros(()), prior_lambda=torch.zeros(()), spare=torch.ones(3))
     finding = audit(net, elbo_of(net), nll=net.nll).of("unused-layer")
-    assert finding.detail.endswith("for spare")
+    assert finding.detail.endswith("for spare; use it in the forward pass, or leave it out")
 
 
 def test_a_sigma_that_the_network_never_uses_is_not_excused_by_its_mean():
@@ -100,7 +100,7 @@ def test_a_sigma_that_the_network_never_uses_is_not_excused_by_its_mean():
     net = Mean()
     finding = audit(net, elbo_of(net), nll=net.nll).of("unused-layer")
     assert finding.outcome == "fails"
-    assert finding.detail.endswith("weight_rho")
+    assert finding.detail.endswith("for weight_rho; use it in the forward pass, or leave it out")
 
 
 def test_a_sigma_that_cannot_be_trained(model):
