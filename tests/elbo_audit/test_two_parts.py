@@ -63,7 +63,8 @@ def test_one_layer_without_its_entropy_is_no_layer_without_a_kl(absent, meant):
     assert f"sum of log sigma, of {absent}.weight_mu, {absent}.weight_rho is missing" in finding.detail
     assert "add it" not in finding.detail
     assert list(finding.advice.add) == [f"{absent}.weight_mu, {absent}.weight_rho"]
-    # The entropy is to count once: B / N in each step. tolerance: the likelihood's weight has float32's rounding
+    # The entropy is to count once, B / N in each step.
+    # tolerance: the weight of the likelihood is fitted to losses of float32
     assert list(finding.advice.add.values()) == pytest.approx([1 / STEPS], rel=1e-3)
 
 
