@@ -217,11 +217,11 @@ def _broadcast(trace: Trace) -> str:
         while isinstance(fn, (Independent, MaskedDistribution)):
             fn = fn.base_dist
         n_terms = fn.log_prob(value).numel() * math.prod(fn.event_shape)
-        if n_terms > value.numel():
+        if n_terms > value.numel() > 1:  # one number may be meant for all rows, such as a residual of 0
             shapes = f"{tuple(fn.batch_shape + fn.event_shape)} and {tuple(value.shape)}"
             return (
                 f"at site '{name}' prediction and obs= have shapes {shapes}, which broadcast: log_prob has {n_terms:,} "
-                f"terms for {value.numel():,} numbers, so that each prediction is pulled to many targets; give both "
+                f"terms for {value.numel():,} numbers, so that each number counts for several predictions; give both "
                 "one shape"
             )
     return ""

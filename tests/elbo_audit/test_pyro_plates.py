@@ -62,11 +62,20 @@ def of_two_sites(x, y):
         pyro.sample("label", distributions.Bernoulli(logits=(x @ w)[:, None]).mask(True).to_event(1), obs=label)
 
 
-@pytest.mark.parametrize("model", [in_a_plate, without_a_plate, of_two_sites])
-def test_rows_that_broadcast_fail(model):
+def each_output_for_one_number(x, y):
+    w = weights()
+    with rows(x):
+        pyro.sample("y", distributions.Normal(x * w, 1.0).to_event(1), obs=y[:, None])
+
+
+@pytest.mark.parametrize(
+    ("model", "n_terms"),  # 60 x 60, and 60 x 4
+    [(in_a_plate, "3,600"), (without_a_plate, "3,600"), (of_two_sites, "3,600"), (each_output_for_one_number, "240")],
+)
+def test_rows_that_broadcast_fail(model, n_terms):
     report = audit(model)
     assert report.of("wrong-likelihood").outcome == "fails"
-    assert "3,600 terms for 60 numbers" in report.of("wrong-likelihood").detail  # 60 x 60
+    assert f"{n_terms} terms for 60 numbers" in report.of("wrong-likelihood").detail
     assert report.of("kl-scale").outcome == "not measured"
 
 
@@ -90,7 +99,13 @@ def one_hot(x, y):
         pyro.sample("y", distributions.OneHotCategorical(logits=torch.stack([x @ w, -x @ w], 1)), obs=label)
 
 
-@pytest.mark.parametrize("model", [several_outputs, dependent_outputs, one_hot])
+def one_number_for_all_rows(x, y):
+    w = weights()
+    with rows(x):
+        pyro.sample("residual", distributions.Normal(x @ w - y, 1.0), obs=torch.tensor(0.0))
+
+
+@pytest.mark.parametrize("model", [several_outputs, dependent_outputs, one_hot, one_number_for_all_rows])
 def test_rows_of_several_numbers_are_no_broadcast(model):
     assert audit(model).ok
 
