@@ -77,10 +77,11 @@ def is_missing(weight: MeanOfDraws) -> bool:
 
 def measure(case: Case, data: DataWeight | None) -> KlWeight:
     """Measure the weight of a KL of Gaussians. Without `data`, the loss is taken to sum its rows' NLL."""
-    first, unclear = _near(case, data), [group for group in case.trained if group.other]
+    unclear = [group for group in case.trained if group.other]
+    first = _near(case, data, bool(unclear))
     if not unclear:
         return first
-    second = _near(replace(case, groups=[group.other or group for group in case.groups]), data)
+    second = _near(replace(case, groups=[group.other or group for group in case.groups]), data, True)
     (kept, how), (other, not_how) = sorted(
         zip((first, second), READINGS, strict=True), key=lambda pair: pair[0].left.value
     )
@@ -93,11 +94,11 @@ def measure(case: Case, data: DataWeight | None) -> KlWeight:
     return replace(kept, reading=note, per_epoch=kept.per_epoch.plus_error(doubt))
 
 
-def _near(case: Case, data: DataWeight | None) -> KlWeight:
-    return case.objective.seen_near(_shifts(case.objective, case.trained), lambda: _by_directions(case, data))
+def _near(case: Case, data: DataWeight | None, unclear: bool) -> KlWeight:
+    return case.objective.seen_near(_shifts(case.objective, case.trained), lambda: _by_directions(case, data, unclear))
 
 
-def _by_directions(case: Case, data: DataWeight | None) -> KlWeight:
+def _by_directions(case: Case, data: DataWeight | None, unclear: bool) -> KlWeight:
     """Fit the gradients of H and C: of each group alone, then of all groups together."""
     objective, factors = case.objective, case.trained
     doubt, scale = shared_error(objective, data), epoch_scale(case, data)
@@ -112,8 +113,9 @@ def _by_directions(case: Case, data: DataWeight | None) -> KlWeight:
     left = NOTHING
     for group, own in groups:
         alone = fit(only(targets, own), own, doubt)
-        rest = alone.left()
-        left = MeanOfDraws(left.value + rest.value, math.hypot(left.error, rest.error))
+        if unclear:
+            rest = alone.left()
+            left = MeanOfDraws(left.value + rest.value, math.hypot(left.error, rest.error))
         judged += group
         tensors.append(_tensor(group, alone, scale))
         missed |= unexplained(alone, doubt)
@@ -126,9 +128,8 @@ def _by_directions(case: Case, data: DataWeight | None) -> KlWeight:
     _, precision, pull = weights_of(whole, scale)
     untold: list[str] = []
     for group, own in few if groups else []:
-        alone = fit(only(targets, own), own, doubt)
-        tensor = _tensor(group, alone, scale)
-        is_told = _is_told(tensor, alone.coefficient(1).times(scale), counts.value, precision.value, group)
+        tensor = _tensor(group, fit(only(targets, own), own, doubt), scale)
+        is_told = _is_told(tensor, counts.value, precision.value, group)
         tensors += [tensor] if is_told else []
         untold += [] if is_told else [tensor.name]
     return KlWeight(counts, precision, tensors, missed, by_batch, _size(factors), pull, left, untold=untold)
@@ -139,13 +140,13 @@ def _tensor(group: Sequence[Group], alone: GradientFit, scale: float) -> TensorW
     return TensorWeight(name, count_weights(group), *weights_of(alone, scale))
 
 
-def _is_told(tensor: TensorWeight, pull: MeanOfDraws, others: float, precision: float, group: Sequence[Group]) -> bool:
+def _is_told(tensor: TensorWeight, others: float, precision: float, group: Sequence[Group]) -> bool:
     """Return whether the few numbers of a group surely show how often its KL counts.
 
     With two unknowns they fit a KL with any prior. The pull of another prior than the `others` have, or of one that is
     no Gaussian, must be too weak beside the entropy to change the weight: a pull c is c sigma^2 of an entropy.
     """
-    weight = tensor.per_epoch
+    weight, pull = tensor.per_epoch, tensor.pull or NOTHING
     variance = float(np.mean([np.square(factor.std()).mean() for factor in group]))
     odd = (abs(pull.value - precision * weight.value) + 2 * pull.error) * variance
     is_small = odd < TOLD * max(abs(weight.value), abs(others))
