@@ -15,7 +15,7 @@ from bench.core.project import TOP
 
 TESTS = (
     *("tests/core/test_noise.py", "tests/core/test_precision.py", "tests/core/test_streams.py"),
-    *("tests/implementations", "tests/measure", "tests/judge/test_contract.py", "tests/plan/test_golden.py"),
+    *("tests/implementations", "tests/measure", "tests/plan/test_golden.py"),
 )
 THREADS = "BNN_BENCH_TEST_THREADS"  # read by tests/conftest.py
 CONFIGURATIONS = {

@@ -14,7 +14,7 @@ from bench.cli.options import seeds
 from bench.core import timing
 from bench.data.inventory import DatasetCheck
 from bench.plan import costs
-from tests.report_folder import write_records
+from tests.synthetic import write_records
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ from scipy import stats
 
 from bench.core import noise
 from bench.core.streams import StepNoise
-from tests.implementations.roundings import LOG, UNIT, assert_within, normals_bound
+from tests.close import LOG, UNIT, assert_within, normals_bound
 
 noise_loops = pytest.importorskip("bench.core.noise_loops", reason="numba is not installed")
 

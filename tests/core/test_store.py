@@ -16,7 +16,7 @@ from bench.core.errors import StoreError
 from bench.core.reasons import message_reason
 from bench.core.records import SCHEMA, Record
 from bench.core.store import Store
-from tests.core.stores import record
+from tests.core import record
 from tests.synthetic import read_record
 
 

@@ -1,4 +1,4 @@
-"""Made-up rows, contexts and small networks for tests of single approaches."""
+"""Made-up rows, contexts, noise and small networks for tests of single approaches."""
 
 import dataclasses
 
@@ -83,3 +83,12 @@ def assert_parameters(net, values, gradients=False, rtol=DOUBLE, atol=DOUBLE):
     for parameter, value in zip(net.parameters(), values, strict=True):
         # tolerance: that of float64, or one that the caller derives
         torch.testing.assert_close(parameter.grad if gradients else parameter.data, value, rtol=rtol, atol=atol)
+
+
+class PyrosNoise:
+    """The noise that Pyro's own code draws, from PyTorch's global generator."""
+
+    def __init__(self, stream):
+        torch.manual_seed(stream)
+
+    normals_ = staticmethod(torch.Tensor.normal_)

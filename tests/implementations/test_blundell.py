@@ -16,10 +16,9 @@ from implementations._kernels.layout import Layout
 from implementations._kernels.mixture_mlp import MixtureMlp
 from implementations._kernels.relu_network import ReluNetwork
 from implementations._kernels.scale_mixture import ScaleMixture
-from tests.close import DOUBLE, close
+from tests.close import DOUBLE, EXP, SLOPE, SOFTPLUS, close, normals_bound
+from tests.close import UNIT as U
 from tests.golden.fits import TraceContext
-from tests.implementations.roundings import EXP, SLOPE, SOFTPLUS, normals_bound
-from tests.implementations.roundings import UNIT as U
 
 SIZES = Layout((30, 70, 60, 5))  # 6,735 weights: two blocks of the compiled pass, the last of them not whole
 MIXTURE = ScaleMixture(0.8, 0.02, 0.3)

@@ -1,15 +1,20 @@
-"""What approaches refuse, and that all of them can cut an epoch short."""
+"""Every approach: it passes the contract's checks, refuses what it must, stops early, leaves nothing on the CPU."""
 
+import json
 import math
+import subprocess
+import sys
 
 import pytest
 import torch
 
 from bench.core.errors import ConfigError, ContractViolation
 from bench.interface import Task
-from bench.judge.contract import CheckContext
+from bench.judge.contract import CHECKS, CheckContext
 from bench.plan.registry import manifests
-from tests.implementations.made_up import SMALL, class_of, rows, six_points
+from implementations import _methods
+from tests.implementations import on_device
+from tests.implementations.made_up import SMALL, WIDTHS, SmallUnderTest, class_of, rows, six_points
 
 MNIST = Task("classification", n_outputs=10, n_train=300, n_inputs=784)
 TOY = Task("regression", n_outputs=1, n_train=6, n_inputs=1)
@@ -84,3 +89,34 @@ def test_a_tensor_that_no_mask_names_is_kept(name):
     after = posterior.masked({first: torch.zeros_like(before[first].mean, dtype=torch.bool)}).weights()
     assert not after[first].mean.any()
     assert all(torch.equal(after[other].mean, before[other].mean) for other in others)
+
+
+SUBJECTS = [(name, recipe) for name, entry in manifests().items() for recipe in entry.recipes]
+
+
+@pytest.fixture(scope="module")
+def subjects():
+    return {}
+
+
+@pytest.mark.parametrize(("name", "recipe"), SUBJECTS, ids=[f"{name}-{recipe}" for name, recipe in SUBJECTS])
+@pytest.mark.parametrize("check", CHECKS, ids=[check.name for check in CHECKS])
+def test_contract(name, recipe, check, subjects, monkeypatch):
+    monkeypatch.setattr(_methods, "WIDTHS", WIDTHS)
+    class_of(name)
+    key = (name, recipe)
+    if key not in subjects:
+        subjects[key] = SmallUnderTest(name, recipe)
+    check.run(subjects[key])
+
+
+DEVICES = ["pretend", pytest.param("cuda", marks=pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU"))]
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_every_approach_trains_and_predicts_on_a_device_as_on_the_cpu(device):
+    command = [sys.executable, "-W", "ignore", "-m", "tests.implementations.on_device", device]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert {line["approach"] for line in lines} == set(on_device.names())

@@ -9,8 +9,7 @@ from torch.distributions import Normal, kl_divergence
 from torch.nn import functional
 
 from implementations._kernels.hidden_layer import FusedHiddenLayer, MatmulHiddenLayer, Weights
-from tests.close import DOUBLE
-from tests.implementations.roundings import EXP, LOG, UNIT, added, assert_within
+from tests.close import DOUBLE, EXP, LOG, UNIT, added, assert_within
 
 
 def identity(x):

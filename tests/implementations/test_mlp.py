@@ -1,17 +1,21 @@
-"""mlp: training equal to plain autograd and torch's Adam, the learning rate that does not decay, the controls."""
+"""mlp equals plain autograd and torch's Adam, its rate does not decay; the controls; uniform gives exactly log K."""
 
 import math
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from torch.nn import functional
 
 from bench.core.streams import generator
 from bench.interface import Task
+from bench.judge.contract import CheckContext
 from documents_code import mlp as document
 from implementations import _dense
 from implementations._kernels.layout import Layout
 from implementations.mlp import Mlp, Training
+from implementations.uniform import Uniform
 from tests.close import DOUBLE, close
 from tests.golden.fits import TraceContext, in_double
 from tests.implementations.made_up import assert_parameters, load, rows
@@ -107,3 +111,13 @@ def test_rebuilt_control_keeps_its_activation():
     expected = plain_network(flat, "sigmoid")(train.x).detach()
     found = rebuilt.predict(train.x, range(1), train.rows).log_probs[0]
     torch.testing.assert_close(found, expected, rtol=DOUBLE, atol=DOUBLE)
+
+
+@given(n_classes=st.integers(2, 1000), n_rows=st.integers(0, 5), n_draws=st.integers(1, 3))
+def test_every_class_gets_log_k(n_classes, n_rows, n_draws):
+    context = CheckContext(0)
+    posterior = Uniform().fit(rows(0), Task("classification", n_classes, 0, 20), context)
+    assert not context.traces
+    log_probs = posterior.predict(rows(n_rows).x, range(n_draws), torch.arange(n_rows)).log_probs
+    assert log_probs.dtype == torch.float32
+    assert torch.equal(log_probs, torch.full((n_draws, n_rows, n_classes), -math.log(n_classes)))

@@ -16,9 +16,8 @@ from implementations import pyro_hidden_layer as approach
 from implementations._pyro import isolated, sgd
 from implementations.pyro_hidden_layer import HiddenLayerPosterior, PyroHiddenLayer
 from tests.close import DOUBLE, close
-from tests.implementations.made_up import context_of, whole_epochs
+from tests.implementations.made_up import PyrosNoise, context_of, whole_epochs
 from tests.implementations.made_up import rows as made_up
-from tests.pyros_noise import PyrosNoise
 
 pyro = pytest.importorskip("pyro", reason="Pyro is not installed")
 

@@ -10,10 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bench.interface import Task
-from tests.close import DOUBLE, close
+from tests.close import DOUBLE, LOG, SLOPE, SOFTPLUS, UNIT, added, assert_within, close
 from tests.implementations.made_up import context_of, whole_epochs
 from tests.implementations.made_up import rows as made_up
-from tests.implementations.roundings import LOG, SLOPE, SOFTPLUS, UNIT, added, assert_within
 
 pyro = pytest.importorskip("pyro", reason="Pyro is not installed")
 
@@ -30,7 +29,7 @@ from implementations._kernels.gaussian_weights import GaussianWeights, StandardN
 from implementations._pyro import adam, isolated  # noqa: E402
 from implementations.pyro_hidden_layer import PyroHiddenLayer  # noqa: E402
 from implementations.pyro_random_module import PyroRandomModule  # noqa: E402 - after the skip
-from tests.pyros_noise import PyrosNoise  # noqa: E402
+from tests.implementations.made_up import PyrosNoise  # noqa: E402
 
 CPU = torch.device("cpu")
 N_INPUTS, N_HIDDEN, BATCH, N_ROWS = 20, 12, 32, 80  # 80 rows: three batches, the last one short

@@ -11,7 +11,7 @@ from bench.core.streams import StepNoise
 from implementations._kernels.flat_adam import FlatAdam
 from implementations._kernels.layout import Layout
 from implementations._kernels.sampled_mlp import Objective, SampledMlp, categorical_nll
-from tests.implementations.roundings import SLOPE, SOFTPLUS, UNIT, added, assert_within
+from tests.close import SLOPE, SOFTPLUS, UNIT, added, assert_within
 
 noise_loops = pytest.importorskip("bench.core.noise_loops", reason="numba is not installed")
 passes = pytest.importorskip("implementations._kernels.passes", reason="numba is not installed")

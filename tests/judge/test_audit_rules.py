@@ -1,4 +1,4 @@
-"""The rules, the facts on the documents, and what running the documents' code has shown."""
+"""The rules, the facts on the documents, and that running the documents' code shows their mistakes."""
 
 import msgspec
 import pytest
@@ -27,6 +27,8 @@ from bench.judge.results import Results
 from bench.plan.recipes import resolve
 from bench.plan.registry import manifest, manifests
 from bench.show.screens.audit import finding_lines
+from documents_code import shown
+from documents_code.__main__ import checks
 from tests.synthetic import record
 from tools import audit_rules
 
@@ -200,3 +202,16 @@ def test_the_page_shows_the_rules():
     text = audit_rules.PAGE.read_bytes()
     assert text == audit_rules.page(), "run python -m tools.audit_rules"
     assert f"its {len(RULES)} rules" in text.decode()
+
+
+CHECKS = checks()[0]
+SLOW = ("random_module_kl", "hidden_layer_kl", "prior_variance", "detached_means")  # .ci/run runs them apart
+
+
+@pytest.mark.parametrize("name", [name for name in CHECKS if name not in SLOW])
+def test_running_the_documents_code_shows_what_the_file_says(name):
+    found = shown.run(name, CHECKS[name])
+    known = shown_mistakes()[name]
+    assert (found.outcome, found.ran) == (known.outcome, known.ran) == ("found", known.ran), found.detail
+    for what, value in known.measured.items():
+        assert found.measured[what] == pytest.approx(value, rel=1e-3, abs=1e-6)

@@ -1,12 +1,19 @@
-"""The stages of the baseline: their trained runs, the order by cost, and which files are committed."""
+"""The baseline: its stages in order of cost, the committed files, and records of today's plan and data."""
 
 import json
 from pathlib import Path
 
+import pytest
+
 from bench.cli import INCOMPLETE
 from bench.cli.main import main
+from bench.core.project import RESULTS
+from bench.data.manifest import data_hashes
 from bench.judge.alternatives.named import alternatives
 from bench.judge.gate.baseline import STAGES, in_cost_order, trained_runs_of_stage
+from bench.judge.gate.config import load_gate
+from bench.judge.gate.judge import Folder, key_of
+from bench.judge.samples import metrics_of
 from bench.plan.costs import CostEstimate
 from bench.plan.manifests import DOCUMENTS
 from bench.plan.registry import of_group
@@ -97,3 +104,28 @@ def test_the_command_says_what_is_missing(tmp_path, capsys):
     assert sum(line["to do"] for line in recipes) == 24
     expected = [line["expected_s"] for line in recipes if line["expected_s"] is not None]
     assert expected == sorted(expected)
+
+
+GATE = load_gate()
+
+
+@pytest.fixture(scope="module")
+def stored():
+    return Folder.read(RESULTS, GATE)
+
+
+@pytest.mark.parametrize("trained_run", GATE.trained_runs, ids=lambda trained_run: trained_run.name)
+def test_stored_records_are_those_of_todays_plan_and_data(stored, trained_run):
+    records = stored.trained_run(trained_run)
+    assert len(records) >= GATE.baseline_seeds
+    for record, planned in zip(records, GATE.planned(trained_run, [record.seed for record in records]), strict=True):
+        assert planned.skip or record.key == planned.key
+        assert record.provenance.data_sha256.items() <= data_hashes().items()
+
+
+@pytest.mark.parametrize("trained_run", GATE.trained_runs, ids=lambda trained_run: trained_run.name)
+def test_no_two_stored_seeds_agree(stored, trained_run):
+    """Gated metrics are continuous, so that equality would mean an ignored seed."""
+    for metric in trained_run.metrics:
+        values = metrics_of(stored.trained_run(trained_run), key_of(trained_run, metric.key)).values
+        assert len(values) == len({*values}) >= GATE.baseline_seeds

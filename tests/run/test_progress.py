@@ -16,7 +16,7 @@ from bench.plan.trained_runs import TrainedRun
 from bench.run import progress
 from bench.run.events import EpochEnded, Recorded, Started, Tick, Waiting, Warned, recorded
 from bench.run.runner import Result
-from tests.run.outside import chosen
+from tests.run.toys import chosen
 from tests.synthetic import record
 
 STYLES = re.compile(r"\x1b\[[0-9;]*m")

@@ -1,14 +1,15 @@
-"""What an approach reports is checked before it is stored: epochs that increase, and messages of bounded length."""
+"""What an approach reports is checked before it is stored, and an event is a line of JSON, whatever its texts hold."""
 
+import msgspec
 import pytest
 
 from bench.core.reasons import LONGEST, in_words, message_reason
 from bench.core.records import LONGEST_DETAIL
 from bench.core.store import Store
-from bench.run.events import Options
+from bench.run.events import EpochEnded, Options, Recorded, Tick, decode, encode, losses
 from bench.run.recording import existing
 from bench.run.runner import run
-from tests.run.outside import chosen, put
+from tests.run.toys import chosen, put
 from tests.run.watching import Recorder
 
 CHANGED = """
@@ -88,3 +89,30 @@ def test_a_long_message_and_a_long_traceback_are_cut(tmp_path, monkeypatch):
     assert in_words(record.reason).startswith("ValueError: a")
     assert len(record.detail) <= LONGEST_DETAIL
     assert len(in_words(message_reason("crashed", "x" * 12_000_000))) == LONGEST + len("...")
+
+
+@pytest.mark.parametrize(
+    ("event", "line"),
+    [
+        (Tick(), b'{"kind":"tick"}'),
+        (
+            EpochEnded(1, 9, losses({"loss": float("nan")}), 2),
+            b'{"kind":"epoch","epoch":1,"of":9,"trace":{"loss":null}',
+        ),
+        (Recorded("k", "failed", "two\nlines\x1b[2J"), b'"reason":"two\\nlines\\u001b[2J"'),
+    ],
+)
+def test_an_event_is_one_line_and_comes_back(event, line):
+    assert line in encode(event)
+    assert b"\n" not in encode(event)
+    assert decode(encode(event)) == event
+
+
+def test_a_file_name_that_is_not_utf_8_does_not_stop_an_event():
+    assert decode(encode(Recorded("k", "failed", "no file a\udc80"))).reason == r"no file a\udc80"
+
+
+@pytest.mark.parametrize("line", [b"hello", b"[1]", b'{"kind":"other"}', b'{"kind":"start"}', b""])
+def test_a_line_that_is_not_an_event_is_refused(line):
+    with pytest.raises(msgspec.DecodeError):
+        decode(line)

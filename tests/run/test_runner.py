@@ -23,8 +23,7 @@ from bench.run.recording import existing, is_final
 from bench.run.runner import run
 from bench.run.supervisor import process_context
 from tests import synthetic
-from tests.run.outside import chosen, put_waiting
-from tests.run.toys import go
+from tests.run.toys import chosen, go, put_waiting
 from tests.run.watching import Recorder
 
 

@@ -16,8 +16,7 @@ from bench.run.events import EpochEnded, Options, Recorded, Warned
 from bench.run.executors import Inline
 from bench.run.recording import existing
 from bench.run.runner import run
-from tests.run.outside import chosen
-from tests.run.toys import go, published, records, stopped
+from tests.run.toys import chosen, go, published, records, stopped
 from tests.run.watching import Recorder
 
 pytestmark = pytest.mark.usefixtures("short_intervals")

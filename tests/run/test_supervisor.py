@@ -20,7 +20,7 @@ from bench.run import child, process, supervisor
 from bench.run.events import KEPT_BYTES, Options, Recorded, Started, Tick, Waiting
 from bench.run.runner import run
 from bench.run.supervisor import supervise
-from tests.run.outside import ROOT, TOY, chosen, put
+from tests.run.toys import ROOT, TOY, chosen, put
 from tests.run.watching import Recorder
 from tests.stress.processes import PATIENCE_S, is_alive
 

@@ -1,8 +1,9 @@
-"""Pictures that cannot be used: each has a reason in one line, and no damaged file ends in a traceback."""
+"""Pictures that have no answer or may mislead: files that cannot be used, pictures without one digit, turned ones."""
 
 import io
 import struct
 import zlib
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -11,8 +12,11 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from bench.core.errors import UnusableImage
-from bench.show.predict.normalise import normalise
-from tests.drawings import fur
+from bench.data.splits import load_split
+from bench.show.predict.ink import shapes
+from bench.show.predict.normalise import Normalised, from_picture, normalise
+from bench.show.predict.turned import turn, with_remarks
+from tests.drawings import GREY, THREE, fur, on_page, picture, seen, stored, strokes
 
 
 def png_of(width, height):
@@ -81,3 +85,133 @@ def test_damaged_files_are_answered_or_named(tmp_path_factory, kind, end, change
         reason = str(error)
     assert "\n" not in reason
     assert reason == "" or str(path) in reason
+
+
+@pytest.mark.parametrize(
+    "pixels",
+    [
+        np.ones((50, 60)),
+        np.zeros((50, 60)),
+        np.full((1, 1), 0.5),
+        np.linspace(0.3, 0.9, 3000).reshape(50, 60),  # light that falls unevenly on nothing
+        np.random.default_rng(0).normal(0.8, 0.02, (200, 200)),  # grain
+        on_page(np.ones((2, 2)), (50, 50), (20, 20)),  # a dot
+    ],
+)
+def test_blank_pages_are_blank(pixels):
+    with pytest.raises(UnusableImage, match="blank"):
+        seen(np.repeat(pixels[..., None], 3, axis=2))
+
+
+@pytest.mark.parametrize("mode", ["L", "RGB"])
+def test_one_colour_that_stands_for_nothing_is_the_page(mode, tmp_path):
+    """A PNG may declare white transparent. Nearly white pixels at soft edges of ink are then no holes in a page."""
+    paper = Image.fromarray(GREY).convert(mode)
+    key = 255 if mode == "L" else (255, 255, 255)
+    plain = stored(tmp_path, paper, "plain.png")
+    keyed = stored(tmp_path, paper, "keyed.png", transparency=key)
+    with Image.open(tmp_path / "keyed.png") as image:
+        assert image.info["transparency"] == key
+    np.testing.assert_array_equal(plain.pixels, keyed.pixels)
+
+
+def test_transparent_all_over_is_blank(tmp_path):
+    with pytest.raises(UnusableImage, match="blank"):
+        stored(tmp_path, Image.new("RGBA", (40, 40), (0, 0, 0, 0)))
+
+
+# remarks
+
+
+def remarks(grey):
+    return from_picture(picture(np.repeat(grey[..., None], 3, axis=2))).remarks
+
+
+def test_shapes_that_stand_apart_are_counted():
+    """Two bars of 40 x 10 pixels side by side are two shapes if a tenth of their length, 4 pixels, parts them."""
+    for side in (0, 1):
+        page = np.ones((120, 120))
+        page[20:60, 20:30] = 0
+        assert remarks(page) == ()
+        near, apart, speck = page.copy(), page.copy(), page.copy()
+        near[20:60, 33:43] = 0
+        apart[20:60, 34:44] = 0
+        speck[20:25, 50:58] = 0  # 40 pixels of ink, a tenth of the bar's 400
+        for drawn, n_shapes in ((near, 1), (apart, 2), (speck, 1)):
+            found = remarks(drawn.T if side else drawn)
+            assert bool(found) == (n_shapes > 1)
+            assert all("2 shapes stand apart" in each for each in found)
+
+
+def test_digits_are_one_shape_and_pairs_of_them_two():
+    """Hardly one of 1,000 digits of MNIST is taken for two, and hardly one of 500 pairs, 5 pixels apart, for one.
+
+    The exceptions: a thin 1 can have less than a quarter of the ink of a broad 0 beside it.
+    """
+    digits = load_split("test10k", 0).x.numpy().reshape(-1, 28, 28)[:1000]
+    assert sum(shapes(digit) > 1 for digit in digits) <= 2
+    gap = np.zeros((28, 5), np.float32)
+    cut = [digit[:, digit.any(axis=0)] for digit in digits]
+    pairs = [np.hstack([one, gap, other]) for one, other in zip(cut[::2], cut[1::2], strict=True)]
+    assert sum(shapes(pair) == 2 for pair in pairs) >= 490
+    wide = np.zeros((28, 6), np.float32)
+    rows = [
+        np.hstack([part for digit in cut[start : start + 8] for part in (digit, wide)]) for start in range(0, 160, 8)
+    ]
+    assert all(shapes(row) > 1 for row in rows)  # the gap that counts does not grow with the row
+
+
+def test_what_is_all_noise_has_no_clear_ink():
+    (remark,) = remarks(np.random.default_rng(0).random((60, 60)))
+    assert remark.startswith("no clear ink")
+    assert remarks(1 - strokes(THREE)) == ()
+
+
+UPRIGHT = np.zeros((28, 28), np.float32)
+UPRIGHT[5:20, 13] = 1
+UPRIGHT[5, 8:13] = 1
+
+
+def normalised(pixels, is_clear=True):
+    return Normalised("p.png", (28, 28), pixels, dark_on_light=True, is_clear=is_clear, remarks=(), shown=pixels)
+
+
+def network(upright=0.95, otherwise=0.5):
+    """Return a network that gives digit 1 the probability `upright` if the picture is upright, else `otherwise`."""
+
+    def answers(images):
+        sure = [upright if (image.pixels == UPRIGHT).all() else otherwise for image in images]
+        return [SimpleNamespace(probabilities=(0, p, 1 - p, 0, 0, 0, 0, 0, 0, 0)) for p in sure]
+
+    return answers
+
+
+def remarks_by(image, *networks):
+    told = [network([image])[0] for network in networks]
+    (found,) = with_remarks([image], [told], networks)
+    return found.remarks
+
+
+def test_turns_keep_the_middle_and_four_of_them_nothing_moves():
+    middle = np.zeros((28, 28), np.float32)
+    middle[14, 14] = 1
+    for quarters in (1, 2, 3):
+        assert (turn(middle, quarters) == middle).all()
+        assert (turn(turn(UPRIGHT, quarters), 4 - quarters) == UPRIGHT).all()
+
+
+@pytest.mark.parametrize(
+    ("shown", "back"), [(3, "a quarter to the left"), (2, "by half"), (1, "a quarter to the right")]
+)
+def test_a_turned_picture_is_told_with_the_turn_that_helps(shown, back):
+    (said,) = remarks_by(normalised(turn(UPRIGHT, shown)), network())
+    assert said == f"may be turned: turned {back}, it looks like a 1 (mean probability 0.95)"
+
+
+def test_nothing_is_said_of_what_is_upright_unclear_or_known_in_no_direction():
+    turned = turn(UPRIGHT, 1)
+    assert remarks_by(normalised(UPRIGHT), network()) == ()
+    assert remarks_by(normalised(turned, is_clear=False), network()) == ()
+    assert remarks_by(normalised(turned), network(otherwise=0.7)) == ()  # sure enough as it is
+    assert remarks_by(normalised(turned), network(upright=0.89)) == ()
+    assert remarks_by(normalised(turned), network(), network(upright=0.8)) == ()  # .95 and .8: mean .875

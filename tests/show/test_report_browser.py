@@ -11,7 +11,7 @@ import pytest
 from bench.show.inputs import Inputs
 from bench.show.page.build import write_report
 from bench.show.page.content import collect
-from tests.report_folder import HOSTILE, write_records
+from tests.synthetic import HOSTILE, write_records
 
 webdriver = pytest.importorskip("selenium.webdriver", reason="selenium is not installed (extra 'browser')")
 

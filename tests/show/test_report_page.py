@@ -28,7 +28,7 @@ from bench.show.page.grid import Strip, strip
 from bench.show.page.images import Drawings
 from bench.show.page.links import anchor
 from bench.show.tables.registry import TABLES
-from tests.report_folder import HOSTILE, write_records
+from tests.synthetic import HOSTILE, write_records
 
 CLAIM = load_claims()[1]  # a training accuracy
 MOST_BYTES = 4_000_000

@@ -19,8 +19,7 @@ from bench.show.table import Measured
 from bench.show.tables.common import ACCURACY, CALIBRATION, DETECTION, OOD, REFUSAL
 from bench.show.tables.further import TOYS
 from bench.show.tables.registry import TABLES, all_tables
-from tests.report_folder import of_seed
-from tests.synthetic import manifests, record
+from tests.synthetic import manifests, of_seed, record
 from tests.tables import Tables, inputs, line, shown_rows
 
 CLAIMS = load_claims()

@@ -1,4 +1,4 @@
-"""Everything that commands print fits a screen of 80 columns, with nothing cut off."""
+"""Everything that commands print fits 80 columns, with nothing cut off; where a record's numbers are shown."""
 
 import fnmatch
 from collections import Counter
@@ -10,11 +10,14 @@ from rich.cells import cell_len
 from bench.cli import verdict
 from bench.cli.main import COMMANDS, UNFOLDED, main
 from bench.core.project import RESULTS
+from bench.core.store import Store
 from bench.show.inputs import Inputs
+from bench.show.screens.record import tables_with
 from bench.show.table import Table
 from bench.show.tables.registry import TABLES, all_tables
 from bench.show.terminal import PIPE, Listing, narrowed, shown, text
 from tests.gate_folders import folders
+from tests.tables import inputs
 
 WIDTH = 80
 CLAIM = "alsibahi2019.fcn.epoch01.train_loss"
@@ -158,3 +161,19 @@ def test_what_is_folded_keeps_its_indentation(monkeypatch):
     assert shown("    one two three").splitlines() == ["    one two", "    three"]
     assert shown(Listing("h", [("a", "one two three")])).splitlines() == ["h", "  a  one two", "     three"]
     assert shown(Listing("alone", [])) == "alone"
+
+
+def test_every_table_whose_numbers_a_record_changes_is_named():
+    """A level and a single change of the ablation show the record as do the tables of means."""
+    records = [one for one in Store(RESULTS).all_records()[0] if (one.approach, one.profile) == ("mlp", "full")]
+    one = next(one for one in records if (one.recipe, one.protocol, one.seed) == ("corrected", "common", 1))
+    found = dict(tables_with(one, inputs(records)).lines)
+    assert {"accuracy", "calibration", "choice", "confidence", "mistakes", "ablation_mlp", "provenance"} <= found.keys()
+    assert "verdicts" not in found  # they read the protocol of the document
+    assert found["mistakes"] == "mlp lr-decay 5: accuracy, points, NLL, letters' AUROC, points"
+
+
+@pytest.mark.parametrize("words", [["list", "--tables"], ["list", "", "--tables"]])
+def test_tables_are_of_one_record(words, capsys):
+    assert main(words) == 2
+    assert "give the first letters" in capsys.readouterr().err

@@ -18,11 +18,10 @@ from bench.plan.registry import manifest, manifests
 from bench.show.tables.render import render
 from tests.stress import determinism
 from tests.stress.fuzz.arguments import argument_targets
-from tests.stress.fuzz.datafiles import data_targets
+from tests.stress.fuzz.datafiles import data_targets, text_targets
 from tests.stress.fuzz.engine import fuzz
 from tests.stress.fuzz.folders import folder_targets
 from tests.stress.fuzz.stored import stored_targets
-from tests.stress.fuzz.texts import text_targets
 from tests.stress.kills import kill_runs
 from tests.stress.planted import OUTCOMES, plant
 from tests.stress.processes import check_system

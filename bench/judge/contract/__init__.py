@@ -1,8 +1,8 @@
 """The checks that any approach must pass: `for check in CHECKS: check.run(ApproachUnderTest(name))`.
 
 Each check trains at most a few steps on made-up rows. If a check fails, it raises ContractViolation, which says what
-the check saw and what the contract asks for. tests/judge/test_contract.py runs the checks on every approach of the
-registry. `python -m bench audit NAME` runs them on one approach, which may be your own.
+the check saw and what the contract asks for. tests/implementations/test_every_approach.py runs the checks on every
+approach of the registry. `python -m bench audit NAME` runs them on one approach, which may be your own.
 """
 
 import bench.judge.contract.checks  # noqa: F401 - it fills CHECKS

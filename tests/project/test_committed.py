@@ -1,7 +1,8 @@
-"""The archives of the shipped records: metrics.csv is theirs, and a new record adds its own size to a clone."""
+"""What is committed of results: tables that a document links, archives and metrics.csv, all of the records."""
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -13,7 +14,39 @@ from msgspec import structs
 from bench.core.project import RESULTS
 from bench.core.records import Record
 from bench.core.store import Store
+from bench.show.inputs import Inputs
+from bench.show.tables.registry import one_table
+from bench.show.tables.render import render
 from tools import archive
+
+TOP = Path(__file__).resolve().parents[2]
+TABLES = "results/tables"
+LINK = re.compile(rf"\]\((?:\.\./)?{TABLES}/([\w.]+)")
+
+
+def linked() -> list[str]:
+    """Return the names of the files of tables that a document links."""
+    texts = [page.read_text(encoding="utf-8") for page in (TOP / "README.md", *(TOP / "docs").glob("*.md"))]
+    return sorted({name for text in texts for name in LINK.findall(text)})
+
+
+@pytest.fixture(scope="module")
+def inputs():
+    return Inputs(RESULTS)
+
+
+def test_the_committed_tables_are_those_that_a_document_links():
+    told = subprocess.run(["git", "ls-files", TABLES], cwd=TOP, capture_output=True, text=True, check=True).stdout
+    committed = sorted(Path(line).name for line in told.splitlines())
+    assert committed == linked(), f"git rm what no document links; git add -f {TABLES}/NAME.md what one does"
+
+
+@pytest.mark.parametrize("name", linked())
+def test_a_committed_table_is_that_of_the_records(name, inputs):
+    path = TOP / TABLES / name
+    made = render(one_table(inputs, path.stem), path.suffix.removeprefix("."))
+    assert path.read_text(encoding="utf-8") == made, "run python -m bench table --write"
+
 
 MOST = 50_000  # bytes that a record may add to a clone beside its own scores
 GIT = ("git", "-c", "user.name=x", "-c", "user.email=x@example.org")
