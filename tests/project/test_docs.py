@@ -1,6 +1,7 @@
-"""What the documents say in numbers of the committed records is still so, and where their links lead is there."""
+"""The documents: links lead somewhere, sources are named, words are few; files are few, and none of code is long."""
 
 import re
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -15,6 +16,7 @@ WIDEST = 68  # characters in the widest runs of a row: with their margins at mos
 MENTION = re.compile(r"\bdocs/[a-z0-9-]+\.md\b")
 SCREEN = 60  # lines
 MOST_DOCUMENTS, MOST_WORDS, MOST_TERMS = 12, 12_000, 14
+MOST_FILES, MOST_LINES = 800, 300
 LINK = re.compile(r"\]\((?!https?://)([^)\s#]*)(?:#([^)\s]*))?\)")
 
 
@@ -73,3 +75,14 @@ def test_every_document_that_a_file_mentions_is_there():
 @pytest.mark.parametrize("name", ["CONTRIBUTING.md", "CHANGELOG.md"])
 def test_a_page_for_maintainers_is_one_screen(name):
     assert len((TOP / name).read_text(encoding="utf-8").splitlines()) <= SCREEN
+
+
+def test_files_are_few_and_no_file_of_code_is_long():
+    if not (TOP / ".git").exists() or not shutil.which("git"):
+        pytest.skip("what is committed can be asked only in a clone, by git")
+    told = subprocess.run(["git", "ls-files"], cwd=TOP, capture_output=True, text=True, check=True).stdout
+    names = [name for name in told.splitlines() if (TOP / name).is_file()]
+    assert 0 < len(names) <= MOST_FILES, f"{len(names)} files: merge small ones that share a subject"
+    lines = {name: len((TOP / name).read_text(encoding="utf-8").splitlines()) for name in names if name.endswith(".py")}
+    assert lines
+    assert {name: n for name, n in lines.items() if n > MOST_LINES} == {}

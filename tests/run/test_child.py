@@ -1,8 +1,9 @@
-"""A child process: it sends rows to a GPU, waits for it and asks its memory; a fit gives memory back to the system."""
+"""A child process that fits: what it does for a GPU, its memory, what it prints, the approaches that it knows."""
 
 import dataclasses
 import gc
 import json
+import os
 import platform
 import subprocess
 import sys
@@ -13,9 +14,13 @@ import pytest
 import torch
 
 from bench.core.store import Store
+from bench.plan import plugins, registry
 from bench.plan.trained_runs import Selection, trained_runs
-from bench.run import child, contexts, fitting
-from bench.run.events import EpochEnded, Measuring, Options, Started
+from bench.run import child, contexts, fitting, process
+from bench.run.events import EpochEnded, Measuring, Options, Recorded, Started
+from bench.run.runner import run
+from tests.run.toys import ROOT, TOY, outside, put
+from tests.run.watching import Recorder
 
 MLP = trained_runs(Selection(approaches=("mlp",), profile="smoke"))[0]
 
@@ -140,3 +145,39 @@ def test_the_system_gets_memory_that_lies_between_pieces_in_use():
     full, freed, tidied = json.loads(said.stdout)
     assert freed > full - 50  # glibc by itself keeps what lies below a piece in use
     assert tidied < full - 150
+
+
+@pytest.mark.parametrize(
+    ("end", "reason"), [("raise ZeroDivisionError", "ZeroDivisionError"), ("os.abort()", "ended by SIGABRT")]
+)
+def test_a_failed_trained_runs_record_has_what_its_child_printed(end, reason, tmp_path, monkeypatch, look_again):
+    text = f"\ndef _fit(*_):\n    import os\n    print('the last word', flush=True)\n    {end}\nMcDropout.fit = _fit\n"
+    chosen = outside(tmp_path, monkeypatch, "noisy", text)
+    store = Store(tmp_path / "results")
+    watcher = Recorder()
+    run(chosen, store, Options(str(store.root), threads=1), watcher, "process")
+    (event,) = watcher.of(Recorded)
+    (record,) = store.all_records()[0]
+    assert reason in event.reason
+    assert record.detail.endswith("the last word")
+
+
+def test_a_lock_that_an_approach_makes_leaves_no_warning_at_the_end_of_the_run(tmp_path, monkeypatch, look_again):
+    put(tmp_path, monkeypatch, "locking", "\nimport multiprocessing\nLOCK = multiprocessing.RLock()\n", TOY)
+    place = ("--recipe", "published", "--protocol", "common", "--profile", "smoke", "--results", str(tmp_path / "r"))
+    command = [sys.executable, "-m", "bench", "run", "locking", *place, "--quiet"]
+    ended = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=True)
+    assert ended.stderr == ""
+
+
+def test_a_childs_memory_is_bounded_and_the_callers_approaches_are_known_to_it(tmp_path, monkeypatch, look_again):
+    (trained_run,) = outside(tmp_path, monkeypatch, "mine")
+    options = Options(str(tmp_path / "results"), memory_mib=123.0)
+    bounds, done = [], []
+    monkeypatch.setattr(child, "bound_memory", lambda options: bounds.append(options.memory_mib))
+    monkeypatch.setattr(process, "work", lambda todo, options, send: done.extend(todo))
+    monkeypatch.setenv(plugins.VARIABLE, "")
+    registry._look.cache_clear()
+    child.do([trained_run], options, lambda event: None)
+    assert (bounds, done) == ([123.0], [trained_run])
+    assert os.environ[plugins.VARIABLE] == options.approaches

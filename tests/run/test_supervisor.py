@@ -15,12 +15,11 @@ import pytest
 from bench.core.environment import thread_variables
 from bench.core.errors import BenchError, FitCrashed, OutOfTime
 from bench.core.store import Store
-from bench.plan import plugins, registry
-from bench.run import child, process, supervisor
+from bench.run import child, supervisor
 from bench.run.events import KEPT_BYTES, Options, Recorded, Started, Tick, Waiting
 from bench.run.runner import run
 from bench.run.supervisor import supervise
-from tests.run.toys import ROOT, TOY, chosen, put
+from tests.run.toys import ROOT, outside
 from tests.run.watching import Recorder
 from tests.stress.processes import PATIENCE_S, is_alive
 
@@ -237,27 +236,6 @@ def test_a_child_ends_with_the_process_that_started_it(tmp_path):
         started.wait(PATIENCE_S)
 
 
-def outside(folder, monkeypatch, name, text=""):
-    """Put an approach in a folder of its own and return its one trained run."""
-    put(folder, monkeypatch, name, text)
-    return chosen(name, profile="smoke")
-
-
-@pytest.mark.parametrize(
-    ("end", "reason"), [("raise ZeroDivisionError", "ZeroDivisionError"), ("os.abort()", "ended by SIGABRT")]
-)
-def test_a_failed_trained_runs_record_has_what_its_child_printed(end, reason, tmp_path, monkeypatch, look_again):
-    text = f"\ndef _fit(*_):\n    import os\n    print('the last word', flush=True)\n    {end}\nMcDropout.fit = _fit\n"
-    chosen = outside(tmp_path, monkeypatch, "noisy", text)
-    store = Store(tmp_path / "results")
-    watcher = Recorder()
-    run(chosen, store, Options(str(store.root), threads=1), watcher, "process")
-    (event,) = watcher.of(Recorded)
-    (record,) = store.all_records()[0]
-    assert reason in event.reason
-    assert record.detail.endswith("the last word")
-
-
 def test_a_fit_that_leaves_a_process_behind_and_ends_is_noticed(tmp_path, monkeypatch, look_again):
     """The process that is left behind holds the pipe of events open, as a daemon of a library would."""
     text = f"""
@@ -277,27 +255,6 @@ McDropout.fit = _fit
     assert gone([int((tmp_path / "pid").read_text())])
     (event,) = watcher.of(Recorded)
     assert (event.outcome, "exit code 7" in event.reason) == ("failed", True)
-
-
-def test_a_lock_that_an_approach_makes_leaves_no_warning_at_the_end_of_the_run(tmp_path, monkeypatch, look_again):
-    put(tmp_path, monkeypatch, "locking", "\nimport multiprocessing\nLOCK = multiprocessing.RLock()\n", TOY)
-    place = ("--recipe", "published", "--protocol", "common", "--profile", "smoke", "--results", str(tmp_path / "r"))
-    command = [sys.executable, "-m", "bench", "run", "locking", *place, "--quiet"]
-    ended = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=True)
-    assert ended.stderr == ""
-
-
-def test_a_childs_memory_is_bounded_and_the_callers_approaches_are_known_to_it(tmp_path, monkeypatch, look_again):
-    (trained_run,) = outside(tmp_path, monkeypatch, "mine")
-    options = Options(str(tmp_path / "results"), memory_mib=123.0)
-    bounds, done = [], []
-    monkeypatch.setattr(child, "bound_memory", lambda options: bounds.append(options.memory_mib))
-    monkeypatch.setattr(process, "work", lambda todo, options, send: done.extend(todo))
-    monkeypatch.setenv(plugins.VARIABLE, "")
-    registry._look.cache_clear()
-    child.do([trained_run], options, lambda event: None)
-    assert (bounds, done) == ([123.0], [trained_run])
-    assert os.environ[plugins.VARIABLE] == options.approaches
 
 
 def says_its_threads(folder, send):

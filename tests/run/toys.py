@@ -140,3 +140,9 @@ def put_waiting(folder, monkeypatch):
 def chosen(name, **options):
     """Return the trained runs of an approach with recipe published and protocol common."""
     return trained_runs(Selection(approaches=(name,), recipes=("published",), protocols=("common",), **options))
+
+
+def outside(folder, monkeypatch, name, text=""):
+    """Put an approach in a folder of its own and return its one trained run."""
+    put(folder, monkeypatch, name, text)
+    return chosen(name, profile="smoke")

@@ -1,0 +1,185 @@
+"""A task for a worker of Dask: which files come back, what a worker refuses, what a run makes of its answer."""
+
+import asyncio
+import dataclasses
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from bench.core.errors import BenchError, ConfigError, FitCrashed, OutOfTime, StoreError
+from bench.core.files import write_atomically
+from bench.core.store import Store
+from bench.plan.trained_runs import Selection, trained_runs
+from bench.run import remote
+from bench.run.events import Options
+from bench.run.remote import Answer, Task, check_same, code_and_data, do_task
+from bench.run.runner import run
+from tests.run.watching import Recorder
+from tools.archive import archive_folder
+
+CHOSEN = trained_runs(Selection(approaches=("mlp", "toy_mlp"), recipes=("published",), profile="smoke"))
+COMMON = [trained_run for trained_run in CHOSEN if (trained_run.approach, trained_run.protocol) == ("mlp", "common")]
+
+
+def fit_task(folder, **changes):
+    chosen = COMMON
+    task = Task(chosen, Options(str(folder), threads=1), {}, None, code_and_data(chosen[0].approach, None))
+    return task._replace(**changes)
+
+
+def test_a_task_returns_the_files_of_its_fit_alone(tmp_path):
+    answer = do_task(fit_task(tmp_path))
+    assert answer.error is None
+    assert sorted(Path(name).suffix for name in answer.files) == [".json", ".npz", ".safetensors"]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_stored_posterior_travels_and_is_not_trained_again(tmp_path):
+    first = do_task(fit_task(tmp_path)).files
+    again = do_task(fit_task(tmp_path, files={name: content for name, content in first.items() if "fits" in name}))
+    (posterior,) = [name for name in first if "fits" in name]
+    assert again.files[posterior] == first[posterior]
+
+
+def test_a_task_that_the_run_has_released_or_that_takes_too_long_ends(tmp_path):
+    assert "does not wait for it any more" in str(do_task(fit_task(tmp_path), wanted=lambda: False).error)
+    answer = do_task(fit_task(tmp_path, time_limit_s=0.0))
+    assert isinstance(answer.error, OutOfTime)
+
+
+@pytest.mark.parametrize(
+    ("found", "words"),
+    [
+        ({"code of the suite": "0"}, "lacks the code of the suite of the run, or has another"),
+        ({"code of mlp": "0"}, "lacks the code of mlp of the run"),
+        ({"list of data files": "0"}, "lacks the list of data files"),
+        ({"data set 'mnist'": None}, "lacks the data set 'mnist' of the run"),
+    ],
+)
+def test_a_machine_that_would_give_other_numbers_is_refused(found, words):
+    here = code_and_data("mlp", None)
+    check_same(here, here)
+    with pytest.raises(ConfigError, match=words):
+        check_same(here, {name: value for name, value in {**here, **found}.items() if value is not None})
+
+
+def test_an_approach_that_a_worker_does_not_know_is_one_line(tmp_path, monkeypatch):
+    expected = code_and_data("mlp", None)
+    monkeypatch.setattr(remote, "manifests", dict)
+    assert "lacks the code of mlp of the run" in str(do_task(fit_task(tmp_path, expected=expected)).error)
+
+
+class Answering:
+    """A client whose every task has one answer."""
+
+    def __init__(self, answer):
+        self.answer = answer
+
+    def submit(self, *_, **__):
+        return self
+
+    def done(self):
+        return True
+
+    def result(self):
+        return self.answer
+
+    def cancel(self):
+        pass
+
+
+def test_only_the_expected_files_of_a_worker_are_written(tmp_path):
+    answer = do_task(fit_task(tmp_path))
+    files = answer.files
+    strange = {"../outside": b"x", "/etc/outside": b"x", "records/mlp/other.json": b"{}", "fits/0/posterior": b"x"}
+    store = Store(tmp_path / "results")
+    pool = remote.DaskPool(Answering(answer._replace(files={**files, **strange})), gpu=False, workers=1)
+    (ended,) = run(COMMON, store, Options(str(store.root)), Recorder(), pool)
+    assert ended.outcome == "done"
+    written = {path.relative_to(store.root).as_posix() for path in store.root.rglob("*") if path.is_file()}
+    assert {name for name in written if not name.startswith("locks/")} == set(files)
+    assert not (tmp_path / "outside").exists()
+
+
+@pytest.mark.parametrize("change", ["cut", "of another trained_run"])
+def test_a_record_that_does_not_arrive_whole_is_none(tmp_path, change):
+    answer = do_task(fit_task(tmp_path))
+    files = answer.files
+    (name,) = [name for name in files if name.endswith(".json")]
+    other = do_task(fit_task(tmp_path, trained_runs=CHOSEN[:1])).files
+    found = files[name][:200] if change == "cut" else next(each for key, each in other.items() if key.endswith(".json"))
+    store = Store(tmp_path / "results")
+    pool = remote.DaskPool(Answering(answer._replace(files={**files, name: found})), gpu=False, workers=1)
+    (ended,) = run(COMMON, store, Options(str(store.root)), Recorder(), pool)
+    assert (ended.outcome, ended.reason) == ("failed", "its record did not arrive whole")
+
+
+def test_a_full_disk_ends_no_other_fit(tmp_path, monkeypatch):
+    def full(*_):
+        raise StoreError("no space left")
+
+    answer = do_task(fit_task(tmp_path))
+    monkeypatch.setattr(remote, "write_atomically", full)
+    store = Store(tmp_path / "results")
+    pool = remote.DaskPool(Answering(answer), gpu=False, workers=1)
+    (ended,) = run(COMMON, store, Options(str(store.root)), Recorder(), pool)
+    assert (ended.outcome, ended.reason) == ("failed", "no space left")
+
+
+def test_a_stale_record_is_no_result_of_a_worker_that_crashed(tmp_path):
+    """The folder has the record of an older recipe, in an archive."""
+    answer = do_task(fit_task(tmp_path))
+    store = Store(tmp_path / "results")
+    for name, content in answer.files.items():
+        write_atomically(store.root / name, content)
+    made = store.find(COMMON[0].naming())
+    stale = msgspec.structs.replace(made, versions=msgspec.structs.replace(made.versions, protocol=1))
+    store.write(stale)
+    archive_folder(store.folder)
+    store = Store(store.root)
+    crashed = Answer({}, FitCrashed("its process was ended by SIGSEGV"))
+    pool = remote.DaskPool(Answering(crashed), gpu=False, workers=1)
+    (ended,) = run(COMMON, store, Options(str(store.root)), Recorder(), pool)
+    assert (ended.outcome, ended.reason) == ("failed", "its process was ended by SIGSEGV")
+    assert Store(store.root).find(COMMON[0].naming()).outcome == "failed"
+
+
+class Refusing:
+    """A client that can submit nothing."""
+
+    def __init__(self, status):
+        self.status = status
+
+    def submit(self, *_, **__):
+        raise TypeError("cannot be pickled\nat all")
+
+
+def test_only_an_error_of_a_client_that_has_lost_its_scheduler_ends_the_run(tmp_path):
+    store = Store(tmp_path)
+    (ended,) = run(COMMON, store, Options(str(tmp_path)), Recorder(), remote.DaskPool(Refusing("running"), False, 1))
+    assert (ended.outcome, ended.reason) == ("failed", "Dask or its worker raised TypeError: cannot be pickled")
+    with pytest.raises(BenchError, match="the Dask scheduler does not answer any more"):
+        run(COMMON, store, Options(str(tmp_path)), Recorder(), remote.DaskPool(Refusing("closed"), False, 1))
+
+
+def test_a_worker_uses_its_own_data_where_the_runs_folder_is_not_there(tmp_path, monkeypatch):
+    monkeypatch.setenv(remote.plugins.VARIABLE, str(tmp_path))
+    options = Options("results", data_dir=tmp_path, approaches="/nowhere")
+    found = remote._as_here(options)
+    assert (found.data_dir, found.approaches) == (tmp_path, str(tmp_path))
+    assert remote._as_here(dataclasses.replace(options, data_dir=Path("/nowhere"))).data_dir is None
+
+
+@pytest.mark.parametrize(
+    ("error", "cause", "words"),
+    [
+        (OSError("timed out"), OSError(111, "Connection refused"), "[Errno 111] Connection refused"),
+        (OSError("timed out"), asyncio.CancelledError(), "timed out"),  # the first cause has no words
+        (RuntimeError(), None, "RuntimeError"),
+    ],
+)
+def test_a_scheduler_that_does_not_answer_is_told_in_the_words_of_the_first_cause_that_has_some(error, cause, words):
+    error.__cause__ = cause
+    text = remote._why_no_answer("tcp://127.0.0.1:1", error)
+    assert f"no Dask scheduler answers at tcp://127.0.0.1:1 ({words})" in text
