@@ -15,7 +15,8 @@ Cost: about forty small operations a step, mostly overhead.  Fails when: a singl
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar
@@ -29,7 +30,6 @@ from implementations import _seeds
 from implementations._kernels.gaussian_posterior import Family, GaussianPosterior, gaussian_log_prior
 from implementations._kernels.layout import Layout
 from implementations._kernels.sampled_mlp import Objective, SampledMlp, gaussian_nll
-from implementations._kernels.threads import one_thread
 from implementations._sampled_seeds import SampledSeeds
 
 
@@ -96,7 +96,22 @@ class Seeds(SampledSeeds):
         """See `_seeds.Seeds`."""
         noise = [StepNoise(context.stream("noise", epoch)) for context in self._contexts]
         losses = []
-        with one_thread():
+        with _one_thread():
             for _ in range(self._n_steps):
                 losses.append(self.network.step(self._x, self._y, noise, self.adam))
         return [{f"toy/{self._name}/train_loss": loss} for loss in losses[0].view(-1).tolist()]
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """Limit PyTorch to one thread inside the `with`, and restore the number of threads after it.
+
+    For vectors of a few hundred numbers, waking a second thread costs more than the operation; on a busy machine it
+    costs a hundred times more. `sqrt` of 194 numbers already wakes one.
+    """
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

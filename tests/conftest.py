@@ -9,6 +9,7 @@ records that come with the suite are read once: to read and check 800 files take
 import functools
 import os
 
+import pytest
 import torch
 from hypothesis import settings
 
@@ -34,3 +35,11 @@ def all_records(store, without=()):
 
 
 Store.all_records = all_records
+
+
+@pytest.fixture
+def float64():
+    """Let every new tensor be float64."""
+    torch.set_default_dtype(torch.float64)
+    yield
+    torch.set_default_dtype(torch.float32)

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from bench.cli import INCOMPLETE, options, reading
 from bench.cli.inputs import inputs_of, warn_of_problems
-from bench.cli.on_request import add_training_on_request, train_on_request
+from bench.cli.run import add_training_on_request, train_on_request
 from bench.core.errors import ConfigError, unknown_name
 from bench.core.precision import check_device
 from bench.core.store import Store

@@ -8,9 +8,9 @@ import sys
 from typing import NamedTuple
 
 from bench.cli import INCOMPLETE
-from bench.cli.on_request import add_training_on_request, train_on_request
 from bench.cli.options import add_results, add_wide, seeds
 from bench.cli.reading import refuse_to_write, say_if_shipped
+from bench.cli.run import add_training_on_request, train_on_request
 from bench.core.errors import check_known
 from bench.core.precision import check_device
 from bench.core.reasons import in_words

@@ -1,6 +1,7 @@
 """`run`: train and measure missing trained runs, then write the tables, which are imported only then.
 
-Other commands that train share its options (`add_training`) and the run itself with its progress (`train`).
+Other commands that train share its options (`add_training`) and the run itself with its progress (`train`); those that
+show records train what is missing only with --run (`train_on_request`).
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from bench.core import locks
 from bench.core.errors import ConfigError
 from bench.core.folder import name_once
 from bench.core.store import Store
+from bench.core.text import one_line
 from bench.data.files import check_task_data
 from bench.plan.costs import estimates, speed_here
 from bench.plan.recipes import profile
@@ -152,3 +154,19 @@ def _json_lines() -> Watcher:
     from bench.run.json_lines import JsonLines  # not at the top: most runs show bars
 
     return JsonLines()
+
+
+def add_training_on_request(parser: argparse.ArgumentParser) -> None:
+    """Add the options of a command that trains only with --run."""
+    parser.add_argument("--run", action="store_true", help="train and measure what is missing (default: only show)")
+    add_training(parser)
+    parser.add_argument("--quiet", action="store_true", help="no progress")
+
+
+def train_on_request(chosen: Sequence[TrainedRun], arguments: argparse.Namespace) -> int:
+    """Train and measure the trained runs that have no final record, print what failed, and return the exit code."""
+    check_training(arguments)
+    bad = [result for result in train(chosen, arguments) if result.outcome != "done"]
+    for result in bad:
+        print(f"{result.outcome}: {result.trained_run.title()}: {one_line(result.reason)}", file=sys.stderr)
+    return INCOMPLETE if bad else 0
