@@ -58,7 +58,10 @@ class Finding:
         """Return what the rule says to do about a failure; '' if the detail says it."""
         return self.of_rule.remedy if self.outcome == "fails" and not self.advised else ""
 
+    def words(self) -> str:
+        """Return what was seen, and what to do about a failure."""
+        return (f"{self.detail}; to do: {self.remedy}" if self.remedy else self.detail).replace("\n", " ")
+
     def line(self) -> str:
         """Return the finding on one line."""
-        more = f"{self.detail}; to do: {self.remedy}" if self.remedy else self.detail
-        return f"{self.outcome:<14}  {self.rule:<25}  {self.subject}: {more}".replace("\n", " ")
+        return f"{self.outcome:<14}  {self.rule:<25}  {self.subject}: {self.words()}"

@@ -225,9 +225,9 @@ def differ(values: Sequence[MeanOfDraws]) -> bool:
 def in_words(weight: MeanOfDraws) -> str:
     """Return a weight with its 95 % interval, in as many digits as tell the interval's ends apart."""
     relative = weight.half_width() / max(abs(weight.value), 1e-300)
-    digits = 4 if not 0 < relative < 1 else min(max(2 - math.floor(math.log10(relative)), 4), 8)
+    digits = 4 if not 0 < relative < 1 else min(max(2 - math.floor(math.log10(relative)), 4), 6)
     low, high = (f"{end:.{digits}g}" for end in interval(weight))
-    return f"{weight.value:.4g} times in an epoch (95 % interval {low} to {high})"
+    return f"{weight.value:.{digits}g} times in an epoch (95 % interval {low} to {high})"
 
 
 def _near(value: float, other: float, near: float) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from elbo_audit.errors import unknown_name
@@ -12,6 +13,8 @@ _NUMBERS = {  # of `ElboReport.numbers`: the rule that measures each, and its ke
     "kl_per_epoch": ("kl-scale", "kl_per_epoch"),
     "prior_std": ("variance-as-std", "prior_std"),
 }
+_LINES = 10  # of a report as text
+_FIRST = ("wrong-likelihood", "detached-gradient")  # a fault of these hides or changes what the others see
 
 
 @dataclass(frozen=True)
@@ -37,6 +40,29 @@ class ElboReport:
         found = self.of("kl-scale").measured
         return {key.removeprefix("of "): value for key, value in found.items() if key.startswith("of ")}
 
+    @property
+    def advice(self) -> list[dict[str, object]]:
+        """Return what to change, one entry for each rule that fails, for programs.
+
+        `rule`, `cause`, `part` (of the objective: KL, entropy, prior or likelihood), `text`; `multiply`: factors by the
+        group's name, or "all"; `add`: how often to add the part to each step's loss. If both are empty, no factor
+        mends the objective. `interval`: of 95 %, of the factor "all".
+        """
+        return [_entry(finding) for finding in self._failed]
+
+    def to_dict(self) -> dict[str, object]:
+        """Return the report as numbers and words that JSON can hold."""
+        return {
+            "ok": self.ok,
+            "numbers": self.numbers,
+            "kl_weights": self.kl_weights,
+            "advice": self.advice,
+            "findings": [
+                {"rule": f.rule, "outcome": f.outcome, "text": f.detail, "measured": dict(f.measured)}
+                for f in self.findings
+            ],
+        }
+
     def of(self, rule: str) -> Finding:
         """Return the finding of a rule; raises AuditError for one that this audit did not apply."""
         found = {finding.rule: finding for finding in self.findings}
@@ -44,5 +70,30 @@ class ElboReport:
             raise unknown_name("rule of this audit", rule, found)
         return found[rule]
 
+    @property
+    def _failed(self) -> list[Finding]:
+        failed = [finding for finding in self.findings if finding.outcome == "fails"]
+        return sorted(failed, key=lambda finding: finding.rule not in _FIRST)
+
     def __str__(self) -> str:
-        return "\n".join(finding.line() for finding in self.findings)
+        """Return at most ten lines: what fails, with its cause first; the numbers; what is not measured; the rest."""
+        lines: dict[str, list[str]] = {}  # rules by what is said of them: several may have one reason
+        numbers = dict(_NUMBERS.values())
+        shown = [f for f in self.findings if f.outcome == "passes" and f.rule in numbers]
+        for finding in [*self._failed, *shown, *(f for f in self.findings if f.outcome == "not measured")]:
+            lines.setdefault(f"{finding.outcome:<12}  {finding.words()}", []).append(finding.rule)
+        rest = [f.rule for f in self.findings if f.outcome == "passes" and f.rule not in numbers]
+        told = [f"{words} [{', '.join(rules)}]" for words, rules in lines.items()]
+        told += [f"passes        {', '.join(rest)}"] if rest else []
+        more = len(told) - _LINES
+        return "\n".join(told if more <= 0 else [*told[: _LINES - 1], f"and {more + 1} more: report.findings"])
+
+
+def _entry(finding: Finding) -> dict[str, object]:
+    advice = finding.advice
+    entry: dict[str, object] = {"rule": finding.rule, "cause": finding.rule, "part": "", "multiply": {}, "add": {}}
+    if advice is not None:
+        given: Mapping[str, object] = advice._asdict()
+        entry |= {**given, "multiply": dict(advice.multiply), "add": dict(advice.add)}
+        entry["interval"] = list(advice.interval)
+    return {**entry, "text": finding.words()}

@@ -18,6 +18,7 @@ SURE = 4.0  # standard errors by which noise of single rows may separate a batch
 SMALL = 0.02  # of the NLL: such as what batch normalisation changes
 NEAR = 0.1  # of a ratio
 SYSTEMATIC = 0.005  # largest part of the gradients' differences that another likelihood may cause unnoticed
+SAME = 1e-4  # of the gradients' differences: one weight that leaves less is that of all batches
 GROWS = 0.05  # of a gradient: less cannot move the KL's weight by more than its tolerance
 MORE = 4  # times the draws, if noise may hide that a gradient grows
 NUMBERS = 20_000  # elements of a gradient that are compared: a large network's draws would not fit into memory
@@ -86,7 +87,8 @@ def weights_of_batches(objective: Objective, draws: int) -> tuple[Sequence[float
         float(np.linalg.norm(left - left.mean(1, keepdims=True))) / whole
         for left in (losses - factor * nlls for factor in (products.sum() / (squares.sum() or 1.0), weights[:, None]))
     )
-    if misfit > min(SYSTEMATIC, alike / 2) or not (weights > 0).all():
+    is_better = misfit <= min(SYSTEMATIC, alike / 10) and alike > SAME
+    if not is_better or not (weights > 0).all():
         return (), misfit
     return tuple(map(float, weights)), misfit
 
