@@ -19,7 +19,7 @@ class Mended(Objective):
         self.is_divisible = False  # the weight of the data is that of this number of rows
         self.data_weight = told["numbers"].get("data_weight", 1.0)
         steps = case.n_batches or case.n_train / case.objective.batch_size
-        self.step = (1.0 if case.has_nll and abs(self.data_weight - 1) < 0.05 else self.data_weight) / steps
+        self.step = self.data_weight / steps
         self.prior = case.prior_std or told["numbers"].get("prior_std", 1.0)
         self.factors, self.entropies, self.terms_to_add = {}, {}, []
         for entry in told["advice"]:
