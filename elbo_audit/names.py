@@ -51,13 +51,19 @@ def gaussians(values: Mapping[str, Array], trained: Collection[str]) -> list[Gau
             continue
         for word in _SCALES:
             scale = name[: hit.start()] + word + name[hit.end() :]
-            if scale not in values or values[scale].shape != value.shape:
+            if scale not in values or not _fits(values[scale].shape, value.shape):
                 continue
             if name in trained or scale in trained:  # else such as the mean and std of the inputs
                 may_be_layer = hit.group() not in _AUTOGUIDE and name.endswith((".weight", ".bias"))
                 found.append(Gaussian(name, scale, *_readings(word, values[scale]), may_be_layer))
             break
     return found
+
+
+def _fits(scale: tuple[int, ...], mean: tuple[int, ...]) -> bool:
+    """Return whether a scale, which weights may share, broadcasts to the shape of the means."""
+    behind = mean[len(mean) - len(scale) :]
+    return len(scale) <= len(mean) and all(n in (1, wanted) for n, wanted in zip(scale, behind, strict=True))
 
 
 def _readings(word: str, scale: Array) -> tuple[str, str]:
@@ -87,9 +93,6 @@ def alone(shapes: Mapping[str, tuple[int, ...]], pairs: Iterable[Gaussian]) -> d
 def _means_of(hit: re.Match[str], left: Mapping[str, tuple[int, ...]]) -> list[str]:
     """Return the parameters that may be the mean of a scale: `weight` of `weight_rho`; else a module's matrices."""
     name = hit.string
-    named = [name[: hit.start()] + word + name[hit.end() :] for word in _MEANS.split("|")]
-    if shared := [other for other in named if other in left]:  # a scale of another shape
-        return shared
     bare = re.sub(r"[._]{2,}", lambda dots: dots.group()[0], name[: hit.start()] + name[hit.end() :]).strip("._")
     alike = [other for other in left if other != name and left[other] == left[name]]
     if bare in alike:

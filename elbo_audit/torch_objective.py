@@ -237,7 +237,7 @@ def _named(parameters: Iterable[tuple[str, Tensor]]) -> dict[str, Tensor]:
         ):
             raise AuditError(
                 f"parameter '{name}' was made by expand(): several of its numbers are one in memory, so that no "
-                "optimiser can train it; add .clone()"
+                "optimiser can train it; add .clone(), or give the tensor before expand()"
             )
         found[name] = value
     return found

@@ -65,6 +65,18 @@ def test_which_names_are_of_one_posterior(names, pairs):
     assert list(pairs_of(known)) == pairs
 
 
+@pytest.mark.parametrize("shape", [(), (1,), (4,), (3, 1), (3, 4)])
+def test_a_scale_that_weights_share_is_paired(shape):
+    known = {"w_mu": torch.ones(3, 4, requires_grad=True), "w_rho": torch.zeros(shape, requires_grad=True)}
+    assert list(pairs_of(known)) == ["w_mu, w_rho"]
+
+
+@pytest.mark.parametrize("shape", [(3,), (2, 3, 4), (1, 1, 1), (4, 3)])
+def test_a_scale_of_other_weights_is_not_paired(shape):
+    known = {"w_mu": torch.ones(3, 4, requires_grad=True), "w_rho": torch.zeros(shape, requires_grad=True)}
+    assert not pairs_of(known)
+
+
 def test_a_pair_of_which_nothing_is_trained_is_no_posterior():
     # such as the mean and deviation that scale the inputs; a trained mean has a distribution though sigma is a buffer
     known = {"x_mean": torch.ones(3), "x_std": torch.ones(3), "w_mu": trained(1.0), "w_std": torch.ones(3)}

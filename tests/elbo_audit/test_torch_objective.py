@@ -197,3 +197,20 @@ def test_a_drawn_kl_that_replays_the_forward_is_exact():
     assert report.ok, str(report)
     # tolerance: gradients in float32, whose rounding is 6e-8 beside data parts 1,000 times as large
     assert report.numbers["kl_per_epoch"] == pytest.approx(1, rel=1e-3)
+
+
+@pytest.mark.parametrize("shape", [(), (1, 7)])
+@pytest.mark.parametrize("times", [1, 3])
+def test_a_sigma_that_weights_share_is_that_of_their_means(shape, times):
+    net = Single()
+    net.weight_rho = nn.Parameter(torch.full(shape, -2.0))
+
+    def kl():
+        sigma = functional.softplus(net.weight_rho).expand(5, 7)
+        return ((sigma.square() + net.weight_mu.square()) / 2 - sigma.log()).sum()
+
+    report = elbo_audit.audit_torch(
+        lambda x, y: net.nll(x, y) + times * kl() / STEPS, net.named_parameters(), batches(), N_TRAIN, nll=net.nll
+    )
+    assert report.ok == (times == 1), str(report)
+    assert report.numbers["kl_per_epoch"] == pytest.approx(times, rel=NEAR)
