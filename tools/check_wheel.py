@@ -1,6 +1,7 @@
 """Check that a wheel of this project works on its own: `python -m tools.check_wheel`; it takes a few minutes.
 
 Builds the wheel, installs it with the constraints into an empty environment, and runs the commands in an empty folder.
+The auditor is tried in two more environments, without the wheel's dependencies: beside NumPy, and beside PyTorch too.
 The commands may write into that folder only: the installed package and the home folder must have the same files before
 and after, except caches of compiled code.
 """
@@ -58,6 +59,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="bnn-bench-wheel-") as made:
         place = Path(made)
         program = _installed(place)
+        failures = _auditor_alone(place)
         folder = place / "empty"
         home = place / "home"
         folder.mkdir()
@@ -65,7 +67,7 @@ def main() -> int:
         _draw_three(folder / "three.png")
         packages = next((place / "venv" / "lib").glob("python*")) / "site-packages"
         before = {**_hashes(packages), **_hashes(home)}
-        failures = [text for command in COMMANDS if (text := _failure(program, command, folder, home))]
+        failures += [text for command in COMMANDS if (text := _failure(program, command, folder, home))]
         shipped = packages / "bench" / "_data" / "results"
         for command in REFUSED:
             failures += _not_refused(program, command.format(shipped=shipped), folder, home)
@@ -86,6 +88,24 @@ def _installed(place: Path) -> Path:
     constraints = str(TOP / "constraints.txt")
     _must([str(python), "-m", "pip", "install", "-q", "-c", constraints, f"{wheel}[pyro]"])
     return place / "venv" / "bin" / "bnn-bench"
+
+
+def _auditor_alone(place: Path) -> list[str]:
+    """Run an audit beside NumPy alone, then the first example of docs/elbo-audit.md beside PyTorch and NumPy."""
+    (wheel,) = place.glob("*.whl")
+    example = place / "example.py"
+    example.write_text((TOP / "docs" / "elbo-audit.md").read_text().split("```python\n")[1].split("```")[0])
+    small = TOP / "tests" / "elbo_audit" / "quadratic.py"
+    failures = []
+    for name, needs, program in (("numpy", ["numpy"], small), ("torch", ["numpy", "torch"], example)):
+        python = place / name / "bin" / "python"
+        _must([sys.executable, "-m", "venv", str(place / name)])
+        _must([str(python), "-m", "pip", "install", "-q", "-c", str(TOP / "constraints.txt"), *needs])
+        _must([str(python), "-m", "pip", "install", "-q", "--no-deps", str(wheel)])
+        done = subprocess.run([str(python), str(program)], cwd=place, capture_output=True, text=True, check=False)
+        if done.returncode or "kl-scale" not in done.stdout:
+            failures.append(f"an audit beside {' and '.join(needs)}: exit code {done.returncode}\n{done.stderr}")
+    return failures
 
 
 def _must(words: list[str]) -> None:
