@@ -34,6 +34,8 @@ def lines(capsys):
     ("arguments", "message"),
     [
         (["run", "linear_bb"], "did you mean 'linear_bbb'"),
+        (["run", "\x1b[2Jmlp"], r"unknown approach '\\x1b\[2Jmlp'"),  # no error moves the cursor
+        (["run", "uniform", "--results", __file__], "is a file; give a results folder"),
         (["run"], "nothing chosen"),
         (["run", "--all", "mlp"], "not both"),
         (["run", "mlp", "--seeds", "-1"], "below 1"),
@@ -72,12 +74,30 @@ def lines(capsys):
         (["table", "speed", "--readme", __file__], "leave out speed or --readme"),
         (["gate", "--baseline", "/no/folder"], "--baseline /no/folder has no records"),
         (["ablation", "mlp", "--seeds", "3"], "--seeds is for --run"),
+        (["ablation"], "give either --all or names"),
+        (["ablation", "--all", "mlp"], "give either --all or names"),
+        (["ablation", "mpl"], "did you mean 'mlp'"),
+        (["ablation", "mlp", "--data-set", "leters"], "did you mean 'letters'"),
+        (["ablation", "mlp", "--profile", "ful"], "did you mean 'full'"),
+        (["ablation", "toy_bbb"], "is not a classifier"),
+        (["gate", "--threads", "0"], "below 1"),
+        (["gate", "--fresh", "not-there"], "not a folder"),
+        (["gate", "--gate", "none.toml", "--fresh", "."], "cannot be read"),
+        (["gate", "--fresh", ".", "--workers", "2"], "--fresh judges an old one"),
+        (
+            ["verdict", "feldman2018.bbb.noise_entrop"],
+            "nearest: feldman2018.bbb.noise_entropy, feldman2018.mlp.noise_e",
+        ),
+        (["verdict", "accuracy"], "several claims: rabanser2017.mxnet_bbb.epoch10.test_accuracy, rabanser2017-first-"),
+        (["verdict", "--document", "nobody"], "nobody"),
         (["table", "calibration", "--profile", "smoke", "--only", "mine"], "no record with profile smoke"),
         (["table", "--check"], "name the document with --readme"),
         (["table", "--format", "md"], "--format md is for one table"),
         (["compare", ".", "--verify", "--json"], "--json does not apply to --verify"),
         (["audit", "documents", "--write"], "--write stores the audit of a library"),
         (["audit", "--library", "torchbnn", "--json"], "--json does not apply to --library"),
+        (["audit", "--library", "torchbn"], "did you mean 'torchbnn'"),
+        (["audit", "data", "--library", "torchbnn"], "leave out 'data'"),
         (["audit", "records", "data", "--results", "/no/folder"], "--results /no/folder is not a folder"),
         (["report", "--results", "/no/folder"], "--results /no/folder is not a folder"),
         (["status", "mlp", "--results", "a" * 300], "File name too long"),
@@ -190,13 +210,6 @@ def test_run_ends_with_tables_and_code_0(tmp_path, capsys):
     assert captured.err.count(": done in ") == 1
     assert "\x1b" not in captured.err + captured.out  # no colour codes where the output is no terminal
     assert (tmp_path / "tables" / "smoke" / "accuracy.csv").exists()
-
-
-def test_results_that_are_a_file_are_one_line(tmp_path, capsys):
-    place = tmp_path / "results"
-    place.write_text("")
-    assert main(["run", "uniform", "--profile", "smoke", "--results", str(place)]) == USAGE
-    assert "is a file; give a results folder" in lines(capsys)[-1]
 
 
 def test_an_unreadable_record_is_named_and_the_code_says_so(tmp_path, capsys):

@@ -123,3 +123,4 @@ def test_records_of_an_older_version_are_named_in_one_line(command, elsewhere, c
     (message,) = [one.getMessage() for one in caplog.records]
     assert "2 records" in message
     assert "version 0.1 of this suite reads it" in message
+    assert "`bench run` makes it again" in message

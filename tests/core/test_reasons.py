@@ -2,7 +2,6 @@
 
 import pytest
 
-from bench.cli.main import main
 from bench.core.canonical import plain, seal
 from bench.core.errors import StoreError
 from bench.core.reasons import LONGEST, Reason, in_words, message_reason
@@ -83,8 +82,3 @@ def test_any_text_becomes_one_line_that_is_safe_to_print(text, line):
 
 def test_a_long_text_is_cut():
     assert one_line("a" * 10, longest=4) == "aaaa..."
-
-
-def test_an_error_of_the_command_line_moves_no_cursor(capsys):
-    assert main(["run", "\x1b[2Jmlp"]) == 2
-    assert r"unknown approach '\x1b[2Jmlp'" in capsys.readouterr().err

@@ -160,19 +160,6 @@ def test_scores_come_back_and_damaged_ones_are_told_from_absent_ones(tmp_path):
     assert store.scores(kept)["mnist/label"].tolist() == [0, 1, 2]
 
 
-def test_records_of_an_older_version_are_one_problem(tmp_path):
-    store = Store(tmp_path)
-    for seed in range(3):
-        path = store.write(record(seed=seed))
-        path.write_text(json.dumps({**json.loads(path.read_text()), "schema": 2}, indent=1))
-    records, problems = store.all_records()
-    assert records == []
-    (problem,) = problems
-    assert "3 records" in problem.reason
-    assert "version 0.1 of this suite reads it" in problem.reason
-    assert "`bench run` makes it again" in problem.reason
-
-
 def test_tensors_come_back_to_the_bit(tmp_path):
     store = Store(tmp_path)
     path = store.fit_path("d" * 64, "posterior")

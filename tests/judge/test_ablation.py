@@ -8,7 +8,6 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from bench.cli import USAGE
 from bench.cli.main import main
 from bench.core.errors import ConfigError
 from bench.core.reasons import message_reason
@@ -245,20 +244,3 @@ def test_the_command_shows_all_and_writes(tmp_path, capsys):
     assert main(["ablation", "mlp", "--results", str(tmp_path), "--write"]) == 0
     assert (tmp_path / "tables" / "ablation_mlp.md").read_text().startswith("# Ablation of mlp")
     assert (tmp_path / "tables" / "ablation_mlp.csv").exists()
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ([], "give either --all or names"),
-        (["--all", "mlp"], "give either --all or names"),
-        (["mpl"], "did you mean 'mlp'"),
-        (["mlp", "--data-set", "leters"], "did you mean 'letters'"),
-        (["mlp", "--profile", "ful"], "did you mean 'full'"),
-        (["toy_bbb"], "is not a classifier"),
-    ],
-)
-def test_nonsense_is_one_line(arguments, message, tmp_path, capsys):
-    assert main(["ablation", *arguments, "--results", str(tmp_path)]) == USAGE
-    (line,) = capsys.readouterr().err.splitlines()
-    assert message in line

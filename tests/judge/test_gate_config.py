@@ -7,8 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from bench.cli import USAGE
-from bench.cli.main import main
 from bench.core.errors import ConfigError
 from bench.judge.claims import load_claims
 from bench.judge.gate.config import GONE, load_gate
@@ -87,21 +85,6 @@ def test_the_keys_of_an_old_file_are_named_in_one_line(tmp_path):
 def test_what_is_wrong_is_named(tmp_path, old, new, message):
     with pytest.raises(ConfigError, match=message):
         load_gate(gate_file(tmp_path, old=old, new=new))
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["--threads", "0"], "below 1"),
-        (["--fresh", "not-there"], "not a folder"),
-        (["--gate", "none.toml", "--fresh", "."], "cannot be read"),
-        (["--fresh", ".", "--workers", "2"], "--fresh judges an old one"),
-    ],
-)
-def test_nonsense_is_one_line(arguments, message, capsys):
-    assert main(["gate", *arguments]) == USAGE
-    (line,) = capsys.readouterr().err.splitlines()
-    assert message in line
 
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from bench.cli import INCOMPLETE, USAGE
+from bench.cli import INCOMPLETE
 from bench.cli.main import main
 from bench.core.project import RESULTS
 from bench.core.store import Store
@@ -89,17 +89,3 @@ def test_the_command_explains_one_claim(tmp_path, capsys):
     for name in ("feldman2018.linear_bbb.noise_entropy", "noise entropy, Bayes"):  # by approach, as on the screen
         assert main(["verdict", name, "--results", str(tmp_path)]) == 0
         assert capsys.readouterr().out == text
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["feldman2018.bbb.noise_entrop"], "nearest: feldman2018.bbb.noise_entropy, feldman2018.mlp.noise_entropy, "),
-        (["accuracy"], "several claims: rabanser2017.mxnet_bbb.epoch10.test_accuracy, rabanser2017-first-run."),
-        (["--document", "nobody"], "nobody"),
-    ],
-)
-def test_nonsense_is_one_line(arguments, message, tmp_path, capsys):
-    assert main(["verdict", *arguments, "--results", str(tmp_path)]) == USAGE
-    (line,) = capsys.readouterr().err.splitlines()
-    assert message in line

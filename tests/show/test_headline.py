@@ -66,14 +66,6 @@ def test_only_end_results_are_counted_and_the_outcomes_explained():
     assert "is cut there" in notes[3]
 
 
-def test_the_table_fits_a_page_of_830_pixels():
-    # About 100 characters, four columns with three spaces and bars between.
-    rows = [ClaimRow(BY_ID[quoted.claim], Samples.of((BY_ID[quoted.claim].value,) * 5)) for quoted in load_quoted()]
-    table = headline_table(Results([], {}), judge(rows))
-    widths = [max(map(len, column)) for column in zip(table.columns, *table.texts(), strict=True)]
-    assert sum(widths) + 3 * len(widths) <= 100
-
-
 def test_every_end_result_has_a_short_name():
     names = load_short_names()
     assert {claim.id for claim in BY_ID.values() if is_end(claim)} <= set(names) <= set(BY_ID)

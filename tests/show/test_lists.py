@@ -73,10 +73,3 @@ def test_a_library_that_is_not_there_is_one_line(monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, "torchbnn", None)  # its import then fails
     assert main(["audit", "--library", "torchbnn"]) == 2
     assert "pip install 'bnn-uncertainty-bench[libraries]'" in capsys.readouterr().err
-
-
-def test_an_unknown_library_and_a_part_beside_one_are_one_line(capsys):
-    assert main(["audit", "--library", "torchbn"]) == 2
-    assert "did you mean 'torchbnn'" in capsys.readouterr().err
-    assert main(["audit", "data", "--library", "torchbnn"]) == 2
-    assert "leave out 'data'" in capsys.readouterr().err
