@@ -16,10 +16,11 @@ raise AuditError. Each file answers one question:
     sigma        can training change sigma, does the optimiser decay it, and is it zero where the mean was pruned?
     predictions  which mean of the draws is a reported prediction, and do two calls agree?
 
-`rules` lists the mistakes, and `report` has what an audit returns. These files and `weighing`, `least_squares`,
-`patterns` and `names` are the core, on float64 arrays. They see an objective through `objective.Objective`, which
-adapters implement: `functions` for `audit`, on which `jax_audits` stands, `torch_objective` and `tensorflow_audits`.
-`pyro_sites` and `numpyro_sites` read model and guide.
+`rows` asks whether each row counts once, `own_kl` measures a KL that the user gives, `prior` judges the prior, `lines`
+finds the line to change. `rules` lists the mistakes, and `report` has what an audit returns. These files and
+`weighing`, `least_squares`, `patterns` and `names` are the core, on float64 arrays. They see an objective through
+`objective.Objective`, which adapters implement: `functions` for `audit`, on which `jax_audits` stands,
+`torch_objective` and `tensorflow_audits`. `pyro_sites` and `numpyro_sites` read model and guide.
 
 The audit does not cover latent variables of single rows, as a VAE has. docs/audit.md says which mistakes each argument
 makes visible, and which mistakes the audit cannot see. A framework is imported when its audit is first asked for.

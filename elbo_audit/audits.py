@@ -9,6 +9,7 @@ import numpy as np
 from elbo_audit import gradients, kl, likelihood, rows, sigma
 from elbo_audit.factors import Group
 from elbo_audit.findings import Advice, Finding, Seen
+from elbo_audit.lines import line_of_kl
 from elbo_audit.objective import Case, Objective
 from elbo_audit.report import ElboReport
 from elbo_audit.sigma import Training
@@ -35,6 +36,9 @@ def apply_rules(case: Case, training: Training | None = None) -> dict[str, Seen]
         hidden = Seen("not measured", "rows broadcast (wrong-likelihood), which hides the KL; mend that first")
         seen |= dict.fromkeys(kl.RULES, hidden)
         seen["wrong-likelihood"] = Seen("fails", broadcast, advised=True, advice=Advice("rows", "likelihood"))
+    scale = seen["kl-scale"]
+    if scale.outcome == "fails" and (line := line_of_kl(objective.source)):
+        seen["kl-scale"] = scale._replace(detail=f"{scale.detail}; the line to change may be {line}")
     drift = objective.drift(before)
     if drift:  # a changed state also changes the differences that these rules compare
         detail = (

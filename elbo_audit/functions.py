@@ -89,6 +89,7 @@ class FunctionObjective(Objective):
                 raise AuditError(f"{term} is a {type(function).__name__}; give a function of parameters, batch, seed")
         shapes = {name: value.shape for name, value in self._values.items()}
         super().__init__(shapes, batches, frozenset(self._functions))
+        self.source = loss
 
     def value(self, name: str) -> Array:
         """Return a copy of a parameter's present value."""

@@ -49,6 +49,7 @@ class TorchObjective(Objective):
         functions: dict[Term, Loss | None] = {"loss": loss, "nll": nll, "kl": kl}
         self._functions = {term: function for term, function in functions.items() if function is not None}
         super().__init__(trained, batches, frozenset(self._functions))
+        self.source = loss
 
     def value(self, name: str) -> Array:
         """Return a copy of a tensor's numbers, whether it is trained or not."""

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 import elbo_audit
+from elbo_audit.lines import line_of_kl
 from tests.elbo_audit.corpus.common import sizes
 from tests.elbo_audit.corpus.running import _own_store, plan
 from tests.elbo_audit.mending import audited_again, has_factors, is_followed
@@ -130,3 +131,16 @@ def test_a_report_has_at_most_ten_lines_and_begins_with_the_cause():
         "fails         every batch pays the whole KL: divide it by the number of batches, 468.75"
     )
     assert "the KL counts 468.75 times in an epoch (95 % interval 468.7" in lines[0]
+
+
+def test_the_line_that_names_the_kl_is_shown(model):
+    def loss(x, y):
+        nll = model.nll(x, y)
+        return nll + model.kl()  # each batch pays the whole
+
+    detail = (
+        elbo_audit.audit_torch(loss, model.named_parameters(), batches(), N_TRAIN, nll=model.nll).of("kl-scale").detail
+    )
+    number = loss.__code__.co_firstlineno + 2
+    assert f"the line to change may be test_advice.py:{number}: return nll + model.kl()" in detail
+    assert line_of_kl(len) == line_of_kl(model.nll) == ""
