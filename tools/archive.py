@@ -1,9 +1,10 @@
 """Move what runs have written into the archives: `python -m tools.archive [RESULTS]`.
 
 A run writes a file for each record. What is committed is one archive for each approach, with lines sorted by name, so
-that a new record adds its own size to a clone. The scores of seed 0 go into archives too; those of other seeds stay
-where they are, and are not committed. Also writes `metrics.csv`, which any program can read: a line for each
-metric of each record. With `--check`, only says whether metrics.csv is that of the archives.
+that a new record adds its own size to a clone. The scores of seed 0 go into archives too. Those of other seeds do so
+for the approaches that `--every-seed` names, but only their kinds `bench.core.row_scores.KEPT`. All others stay where
+they are, and are not committed. Also writes `metrics.csv`, which any program can read: a line for each metric of each
+record. With `--check`, only says whether metrics.csv is that of the archives.
 """
 
 from __future__ import annotations
@@ -11,21 +12,24 @@ from __future__ import annotations
 import csv
 import io
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+import zipfile
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from bench.cli import FAILED
 from bench.cli.main import Parser, guarded
-from bench.cli.options import existing_folder
+from bench.cli.options import existing_folder, names
 from bench.core.canonical import seal
 from bench.core.errors import StoreError
 from bench.core.files import is_there, remove, write_atomically
 from bench.core.folder import ARCHIVE, FILE, SealedFolder, T
 from bench.core.project import RESULTS
 from bench.core.records import Record
+from bench.core.row_scores import Scores, kept
 from bench.core.score_files import merged
 from bench.core.store import Store
 from bench.judge.ablation import derived_metrics
+from bench.plan.registry import manifest
 
 METRICS = "metrics.csv"
 COLUMNS = ("approach", "recipe", "protocol", "profile", "device", "precision", "seed", "metric", "value")
@@ -40,16 +44,20 @@ def _main(argv: Sequence[str] | None) -> int:
     parser = Parser(prog="python -m tools.archive", description="Move files of a results folder into its archives.")
     parser.add_argument("results", type=existing_folder, nargs="?", default=RESULTS, metavar="RESULTS")
     parser.add_argument("--check", action="store_true", help="only check that metrics.csv is that of the archives")
+    more = "approaches whose scores of every seed are archived, with commas between"
+    parser.add_argument("--every-seed", type=names, default=(), metavar="NAMES", help=more)
     arguments = parser.parse_args(argv)
-    return _check(arguments.results) if arguments.check else _archive(arguments.results)
+    for name in arguments.every_seed:
+        manifest(name)  # raises an error for an unknown name
+    return _check(arguments.results) if arguments.check else _archive(arguments.results, arguments.every_seed)
 
 
-def _archive(results: Path) -> int:
+def _archive(results: Path, every_seed: Collection[str] = ()) -> int:
     store = Store(results)
     problems = store.all_records()[1]
     if problems:
         raise StoreError(problems[0].reason)
-    archive_scores(store)
+    archive_scores(store, every_seed)
     moved = sum(map(archive_folder, (store.folder, derived_metrics.folder(store))))
     records, problems = Store(results).all_records()
     if problems:
@@ -85,18 +93,49 @@ def archive_folder(folder: SealedFolder[T]) -> int:
     return sum(map(len, by_approach.values()))
 
 
-def archive_scores(store: Store) -> None:
-    """Move the scores of seed 0 into the archives; raises StoreError if scores are damaged, and moves none then."""
+def archive_scores(store: Store, every_seed: Collection[str] = ()) -> None:
+    """Move scores into the archives: of seed 0, of the seeds there, and of every seed of the named approaches.
+
+    Scores of another seed that older code made, without `bench.core.row_scores.LOG_OTHERS`, stay where they are.
+
+    Raises:
+        StoreError: scores are damaged; then none are moved.
+    """
     records, _ = store.all_records()
     damaged = next((one for one in records if store.has_damaged_scores(one)), None)
     if damaged is not None:  # they would be gone from the archive
         raise StoreError(f"the scores of {damaged.title} are damaged; `bench run` makes them again")
-    for approach in sorted({path.parent.name for path in store.records.glob("*/*__seed0__*.npz")}):
-        own = [record for record in records if (record.approach, record.seed) == (approach, 0)]
-        scores = {store.scores_prefix(record): found for record in own if (found := store.scores(record))}
+    for approach in sorted({path.parent.name for path in store.records.glob("*/*.npz")}):
+        own = [record for record in records if record.approach == approach]
+        there = _prefixes(store.scores_archive(approach))
+        if approach not in every_seed:
+            own = [record for record in own if record.seed == 0 or store.scores_prefix(record) in there]
+        scores = {store.scores_prefix(record): found for record in own if (found := _archivable(store, record))}
+        if not scores:
+            continue
         write_atomically(store.scores_archive(approach), merged(scores), store.root)
-        for path in sorted((store.records / approach).glob("*__seed0__*.npz")):
-            remove(path, store.root)
+        for path in sorted((store.records / approach).glob("*.npz")):
+            if "__seed0__" in path.name or f"{path.stem.rpartition('__')[2]}/" in scores:
+                remove(path, store.root)
+
+
+def _archivable(store: Store, record: Record) -> Scores:
+    """Return the scores of a record for the archive. Those of a seed other than 0 are first reduced in their place."""
+    found = store.scores(record)
+    if record.seed == 0 or not found:
+        return found
+    reduced = kept(found)
+    if reduced and reduced.keys() != found.keys():
+        store.write(record, reduced)  # the record has their hash
+    return reduced
+
+
+def _prefixes(archive: Path) -> set[str]:
+    """Return how the names of the arrays in an archive begin; nothing without the file."""
+    if not is_there(archive):
+        return set()
+    with zipfile.ZipFile(archive) as file:
+        return {f"{name.partition('/')[0]}/" for name in file.namelist()}
 
 
 def metrics_csv(records: Iterable[Record]) -> bytes:

@@ -19,6 +19,8 @@ Scores = Mapping[str, NDArray[np.generic]]
 CLASSES = 10
 INTEGERS = np.typecodes["AllInteger"]
 FLOATS = "ef"  # float16 and float32
+LOG_OTHERS = "log_others"  # log(1 - max_probability): of a confident row, only this tells how confident
+KEPT = ("label", "predicted", LOG_OTHERS, "predictive_entropy")  # what the archives keep of seeds other than 0
 SLACK = 0.01  # rounding to float16 changes a number below 4 by less than 0.002
 LONGEST = {"rows": 60_000, "kept rows": 1_000, "draws": 10_000, "classes": CLASSES}
 """The longest axes that are accepted, because longer ones only cost time. Our largest data set has 10,000 rows, of
@@ -39,6 +41,7 @@ _KINDS = {
     "label": _Kind(INTEGERS, ("rows",), -1, CLASSES - 1),  # -1: none of the classes
     "predicted": _Kind(INTEGERS, ("rows",), 0, CLASSES - 1),
     "max_probability": _Kind(FLOATS, ("rows",), 0, 1 + SLACK),
+    LOG_OTHERS: _Kind(FLOATS, ("rows",), -math.inf, math.log(1 - 1 / CLASSES) + SLACK),  # nats
     "predictive_entropy": _ENTROPY,
     "expected_entropy": _ENTROPY,
     "brier": _Kind(FLOATS, ("rows",), -SLACK, 2 + SLACK),
@@ -48,8 +51,15 @@ _KINDS = {
 }
 _NEEDED = {  # kind -> the kinds that must be there too, because tables and figures show them together
     "max_probability": ("label", "predicted", "predictive_entropy"),
+    LOG_OTHERS: ("label", "predicted", "predictive_entropy"),
     "draws": ("label", "max_probability"),
 }
+
+
+def kept(scores: Scores) -> Scores:
+    """Return the kinds of `KEPT`; {} if older code made the scores, which has no `LOG_OTHERS`."""
+    found = {key: values for key, values in scores.items() if key.rpartition("/")[2] in KEPT}
+    return found if any(key.endswith(f"/{LOG_OTHERS}") for key in found) else {}
 
 
 def check_scores(scores: Scores) -> None:

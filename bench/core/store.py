@@ -107,7 +107,7 @@ class Store:
         return self._read_scores(record) or {}
 
     def has_damaged_scores(self, record: Record) -> bool:
-        """Return whether a record's scores are there and damaged. A clone has the scores of one seed only."""
+        """Return whether a record's scores are there and damaged. A clone has the scores of few seeds only."""
         return self._read_scores(record) is None
 
     def _read_scores(self, record: Record) -> Scores | None:
@@ -187,6 +187,10 @@ class Store:
     def fit_path(self, fit_key: str, kind: str) -> Path:
         """Return the path of a fit's `posterior` or `checkpoint`."""
         return self.root / "fits" / fit_key[:16] / f"{kind}.safetensors"
+
+    def has_fit(self, fit_key: str) -> bool:
+        """Return whether the posterior of a fit is kept."""
+        return self.fit_path(fit_key, "posterior").exists()
 
     def drop_checkpoint(self, fit_key: str) -> None:
         """Remove the checkpoint of a fit, if it has one; raises StoreError."""

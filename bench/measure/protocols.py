@@ -17,6 +17,7 @@ from torch import Tensor
 from bench.core import timing
 from bench.core.errors import ConfigError, DataMissing, Unsupported, check_known
 from bench.core.reasons import message_reason
+from bench.core.row_scores import LOG_OTHERS
 from bench.data.manifest import TASKS
 from bench.data.splits import load_ood, load_split
 from bench.interface import Posterior, Split
@@ -35,7 +36,7 @@ from bench.measure.metrics.draws import VOTE_DRAWS, DrawSummary
 from bench.measure.metrics.evaluate import evaluate_classification, evaluate_mean_network, evaluate_ood
 from bench.measure.metrics.pruning import FRACTIONS, prune_at, pruning_row, score_name
 from bench.measure.metrics.refusal import MEDIAN_RULE
-from bench.measure.metrics.uncertainty import entropy
+from bench.measure.metrics.uncertainty import entropy, log_others
 from bench.plan.manifests import ApproachManifest
 from bench.plan.recipes import Profile
 from bench.plan.trained_runs import PROTOCOLS
@@ -198,7 +199,8 @@ def _scores(name: str, predicted: Predicted, split: Split) -> dict[str, NDArray[
         f"{name}/label": split.y.numpy().astype(np.int8),
         f"{name}/predicted": log_probs.argmax(axis=1).astype(np.int8),
         f"{name}/max_probability": probs.max(axis=1).astype(np.float16),
-        f"{name}/predictive_entropy": entropy(log_probs).astype(np.float16),
+        f"{name}/{LOG_OTHERS}": log_others(log_probs).astype(np.float32),
+        f"{name}/predictive_entropy": entropy(log_probs).astype(np.float32),
         f"{name}/expected_entropy": summary.expected_entropy.astype(np.float16),
         f"{name}/votes": summary.votes.astype(np.uint8),
         f"{name}/draws": predicted.kept,

@@ -12,10 +12,12 @@ from typing import NamedTuple
 import numpy as np
 
 from bench.core.metric_table import PROMISED_OF_SURE, RIGHT_OF_SURE, SCORES, SHARE_SURE, SURE
-from bench.core.row_scores import CLASSES, Scores
+from bench.core.row_scores import CLASSES, LOG_OTHERS, Scores
 from bench.measure.metrics import classification, ood, uncertainty
 from bench.measure.metrics.arrays import FloatArray, IntArray
 from bench.measure.metrics.refusal import risk_coverage
+
+UNNORMALISED = 1e-3  # how far from 1 the probabilities of a row may sum, `metrics.draws`
 
 Bounds = tuple[float, float]  # the least and the largest value of a metric
 
@@ -37,7 +39,7 @@ def computed_again(scores: Scores) -> dict[str, Bounds]:
     sets = sorted({key.rpartition("/")[0] for key in scores})
     for name in sets:
         found |= {f"{name}/{metric}": bounds for metric, bounds in _of_rows(name, scores)}
-    for inside in (name for name in sets if f"{name}/nll" in scores):  # only the test set's rows have one
+    for inside in (name for name in sets if _has_labels(name, scores)):
         for name in sets:
             if name != inside:
                 found |= {f"{name}/{metric}": bounds for metric, bounds in _told_apart(inside, name, scores)}
@@ -58,14 +60,32 @@ def _of_rows(name: str, scores: Scores) -> Iterator[tuple[str, Bounds]]:
     if f"{name}/votes" in scores:
         share = uncertainty.disagreement_rate(scores[f"{name}/votes"].astype(np.int64))
         yield "disagreement_rate", (share, share)
-    if f"{name}/max_probability" not in scores:
+    confidence = _confidence(name, scores)
+    if confidence is None:
         return
-    confidence, answers = _moved(scores, f"{name}/max_probability"), scores[f"{name}/predicted"].astype(np.int64)
+    answers = scores[f"{name}/predicted"].astype(np.int64)
     least, most = (_probs(answers, side) for side in confidence)
     yield SHARE_SURE, (classification.share_sure(least, SURE), classification.share_sure(most, SURE))
-    labels = scores[f"{name}/label"].astype(np.int64)
-    if (labels >= 0).all():
-        yield from _of_answers(answers, confidence, labels)
+    if _has_labels(name, scores):
+        yield from _of_answers(answers, confidence, scores[f"{name}/label"].astype(np.int64))
+
+
+def _has_labels(name: str, scores: Scores) -> bool:
+    """Return whether the rows of a data set have labels: only the test set's do."""
+    return f"{name}/label" in scores and bool(np.greater_equal(scores[f"{name}/label"], 0).all())
+
+
+def _confidence(name: str, scores: Scores) -> Moved | None:
+    """Return the largest probabilities of a data set's rows, or None if its scores do not tell them.
+
+    What the other probabilities leave is less exact: it relies on their sum, which is 1 only within `UNNORMALISED`.
+    """
+    if f"{name}/max_probability" in scores:
+        return _moved(scores, f"{name}/max_probability")
+    if f"{name}/{LOG_OTHERS}" not in scores:
+        return None
+    others = _moved(scores, f"{name}/{LOG_OTHERS}")
+    return Moved(1 - np.exp(others.high) - UNNORMALISED, 1 - np.exp(others.low) + UNNORMALISED)
 
 
 def _of_answers(answers: IntArray, confidence: Moved, labels: IntArray) -> Iterator[tuple[str, Bounds]]:
@@ -101,7 +121,7 @@ def _told_apart(inside: str, outside: str, scores: Scores) -> Iterator[tuple[str
 def _detection(name: str, scores: Scores) -> dict[str, Moved]:
     """Return the scores of `bench.measure.metrics.ood.scores` of one data set."""
     found = {kind: _moved(scores, f"{name}/{kind}") for kind in SCORES if f"{name}/{kind}" in scores}
-    if (largest := found.get("max_probability")) is not None:
+    if (largest := _confidence(name, scores)) is not None:
         found["max_probability"] = Moved(-largest.high, -largest.low)
     if "predictive_entropy" in found and f"{name}/expected_entropy" in scores:
         whole, own = found["predictive_entropy"], _moved(scores, f"{name}/expected_entropy")
@@ -131,5 +151,5 @@ def _means(moved: Moved) -> Bounds:
 def _moved(scores: Scores, key: str) -> Moved:
     values = scores[key]
     exact = values.astype(np.float64)
-    half = np.spacing(np.abs(values)).astype(np.float64) / 2
+    half = np.spacing(np.abs(np.where(np.isfinite(values), values, 0))).astype(np.float64) / 2
     return Moved(exact - half, exact + half)

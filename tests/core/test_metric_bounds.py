@@ -11,7 +11,7 @@ import pytest
 from bench.cli.main import main
 from bench.core.canonical import seal
 from bench.core.metric_table import unit_of
-from bench.core.row_scores import check_scores
+from bench.core.row_scores import KEPT, check_scores, kept
 from bench.core.store import Store
 from bench.judge.ablation.derived_metrics import folder
 from tests.synthetic import record
@@ -131,7 +131,8 @@ def of_set(name, digits=True):
         "label": np.full(ROWS, 3 if digits else -1, np.int8),
         "predicted": np.full(ROWS, 3, np.int8),
         "max_probability": np.ones(ROWS, np.float16),
-        "predictive_entropy": np.full(ROWS, np.log(10), np.float16),
+        "log_others": np.full(ROWS, -np.inf, np.float32),
+        "predictive_entropy": np.full(ROWS, np.log(10), np.float32),
         "expected_entropy": np.zeros(ROWS, np.float16),
         "votes": np.zeros((ROWS, 10), np.uint8),
         "draws": np.full((5, 4, 10), -np.inf, np.float16),
@@ -148,6 +149,19 @@ def test_what_the_common_protocol_writes_is_accepted():
     """At its bounds: probabilities of 1, an answer that was impossible, the entropy of ten equal probabilities."""
     check_scores(GOOD)
     check_scores({})
+
+
+def test_older_scores_are_accepted_and_have_nothing_to_keep():
+    older = {name: values for name, values in GOOD.items() if not name.endswith("log_others")}
+    older |= {name: values.astype(np.float16) for name, values in older.items() if "predictive" in name}
+    check_scores(older)
+    assert kept(older) == kept({}) == {}
+
+
+def test_what_is_kept_of_other_seeds_is_a_form_of_its_own():
+    found = kept(GOOD)
+    assert found.keys() == {f"{name}/{kind}" for name in ("mnist", "letters") for kind in KEPT}
+    check_scores(found)
 
 
 @pytest.mark.parametrize(
@@ -175,6 +189,9 @@ def test_what_the_common_protocol_writes_is_accepted():
         ("mnist/draws", np.zeros((5, 41, 10), np.float16), "mnist/draws has more rows than mnist/label"),
         ("letters/draws", np.zeros((7, 3, 10), np.float16), "different numbers of draws, 7 and 5"),
         ("clothes/max_probability", np.zeros(ROWS, np.float16), "lacks label, predicted, predictive_entropy"),
+        ("mnist/log_others", np.full(ROWS, -0.09, np.float32), "not from -inf to -0.09536"),
+        ("mnist/log_others", np.full(ROWS, np.nan, np.float32), "not from -inf"),
+        ("clothes/log_others", np.full(ROWS, -1, np.float32), "lacks label, predicted, predictive_entropy"),
         ("clothes/draws", np.zeros((5, 4, 10), np.float16), "lacks label, max_probability"),
         ("mnist/weights", np.zeros(ROWS, np.float16), "an array 'mnist/weights', which no protocol writes"),
         ("label", np.zeros(ROWS, np.int8), "an array 'label'"),

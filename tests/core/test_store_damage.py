@@ -6,6 +6,7 @@ import tracemalloc
 import zipfile
 from pathlib import Path
 
+import numpy as np
 import pytest
 from msgspec import structs
 
@@ -170,6 +171,64 @@ def test_no_scores_are_lost_because_others_are_damaged(tmp_path, damaged):
     with pytest.raises(StoreError, match=r"scores of mlp .* are damaged; `bench run` makes them again"):
         archive_scores(store)
     assert {path: path.read_bytes() for path in tmp_path.rglob("*.npz")} == before
+
+
+FULL = {
+    **SCORES,
+    "mnist/log_others": np.array([-0.5, -40, -np.inf], np.float32),
+    "mnist/votes": np.zeros((3, 10), np.uint8),
+}
+
+
+def seeds(store, *numbers):
+    """Write records with scores, as runs do, and return them as they are stored."""
+    made = [record(seed=number, key=f"{number}" * 64) for number in numbers]
+    for one in made:
+        store.write(one, FULL)
+    return [store.find(one) for one in made]
+
+
+def test_scores_of_every_seed_are_archived_if_asked_for_and_reduced(tmp_path):
+    store = Store(tmp_path)
+    first, second = seeds(store, 0, 1)
+    older = record(seed=2, key="c" * 64)
+    store.write(older, SCORES)
+    assert archive([str(tmp_path), "--every-seed", "mlp,uniform"]) == 0
+    assert not list(tmp_path.rglob("*seed[01]*"))
+    (left,) = (path for path in tmp_path.rglob("*.npz") if path.name != "mlp.npz")
+    assert "seed2" in left.name  # it lacks log_others: only a run can make it
+    again = Store(tmp_path)
+    assert again.scores(again.find(first)).keys() == FULL.keys()
+    reduced = again.scores(again.find(second))
+    assert reduced.keys() == FULL.keys() - {"mnist/votes", "mnist/max_probability"}
+    assert all(np.array_equal(values, FULL[name]) for name, values in reduced.items())
+    kept = structs.replace(again.find(second), sha256=second.sha256, scores_sha256=second.scores_sha256)
+    assert kept == second
+    assert not any(map(again.has_damaged_scores, again.all_records()[0]))
+
+
+def test_archived_scores_of_a_seed_stay_when_others_follow_and_when_it_is_made_again(tmp_path):
+    seeds(Store(tmp_path), 0, 1)
+    assert archive([str(tmp_path), "--every-seed", "mlp"]) == 0
+    before = (tmp_path / "records" / "mlp.npz").read_bytes()
+    assert archive([str(tmp_path)]) == 0
+    assert (tmp_path / "records" / "mlp.npz").read_bytes() == before
+    made = seeds(Store(tmp_path), 0, 1, 2)
+    assert archive([str(tmp_path)]) == 0
+    again = Store(tmp_path)
+    assert [bool(again.scores(again.find(one))) for one in made] == [True] * 3
+    assert [one.name.partition("__seed")[2][:1] for one in tmp_path.rglob("*__*.npz")] == ["2"]  # not asked for
+    assert (tmp_path / "records" / "mlp.npz").read_bytes() == before
+
+
+def test_without_scores_no_archive_is_made_and_an_unknown_approach_is_one_line(tmp_path, capsys):
+    (one,) = seeds(Store(tmp_path), 1)
+    assert archive([str(tmp_path)]) == 0
+    assert [path.name for path in tmp_path.rglob("*.npz")] == [Store(tmp_path).record_path(one).stem + ".npz"]
+    capsys.readouterr()
+    assert archive([str(tmp_path), "--every-seed", "mpl"]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "mpl" in line
 
 
 def test_files_are_archived_with_the_table_of_their_metrics_or_an_error_is_one_line(tmp_path, capsys):

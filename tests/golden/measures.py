@@ -128,7 +128,9 @@ def _measured(found, protocol, posterior, traces, arrays=False):
         for part, numbers in _leaves(value, key):
             _summed(found, f"arrays/{part}", np.array(numbers, dtype=np.float64))
     for key, value in measurement.scores.items():
-        _summed(found, f"scores/{key}", np.asarray(value, dtype=np.float64).ravel())
+        # It was stored in half precision when the traces were written; no number of a record depends on that.
+        given = value.astype(np.float16) if key.endswith("/predictive_entropy") else value
+        _summed(found, f"scores/{key}", np.asarray(given, dtype=np.float64).ravel())
 
 
 def _leaves(value, name):

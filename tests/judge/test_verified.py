@@ -8,6 +8,7 @@ from msgspec import structs
 from bench.cli import FAILED, INCOMPLETE, USAGE
 from bench.cli.main import main
 from bench.core.store import Store
+from tools.archive import main as archive
 
 
 @pytest.fixture(scope="module")
@@ -56,6 +57,21 @@ def test_an_edited_metric_is_named(copy, capsys, metric, change):
     assert code == FAILED
     said = f"mlp corrected x common, seed 0, profile smoke: mnist/{metric} is {better:.6g}, its scores make it "
     assert said in " ".join(found.out.split())
+
+
+def test_scores_that_the_archive_reduces_are_verified_too(copy, capsys):
+    store, (_, second), _ = copy
+    assert archive([str(store.root), "--every-seed", "mlp"]) == 0
+    capsys.readouterr()
+    code, found = verify(Store(store.root), capsys)
+    assert code == 0
+    assert "2 of 2 finished records have scores" in found.out
+    reduced = Store(store.root).find(second)
+    wrong = {**reduced.metrics, "mnist/accuracy": reduced.metrics["mnist/accuracy"] + 0.01}
+    store.write(structs.replace(reduced, sha256="", metrics=wrong))
+    code, found = verify(Store(store.root), capsys)
+    assert code == FAILED
+    assert "mlp corrected x common, seed 1, profile smoke: mnist/accuracy is " in " ".join(found.out.split())
 
 
 def test_a_record_without_scores_is_counted_and_a_folder_without_any_fails(copy, capsys):

@@ -53,6 +53,23 @@ def test_nll_survives_probabilities_that_underflow() -> None:
     assert classification.nll(summary.log_mean_probs, np.array([1])) == close(800.0)
 
 
+def test_log_of_the_other_probabilities_tells_rows_apart_whose_largest_probability_is_one() -> None:
+    # .7, .2, .1: log .3. Logits x, 0, ..., 0: the others have 9 / (e^x + 9), whose logarithm is log 9 - x - log(1 +
+    # 9 e^-x); for x = 50 and 60 the last term is below 2e-21 and 1 - probability is 0. Uniform: log .9
+    assert uncertainty.log_others(np.log([[0.2, 0.7, 0.1]])) == close([math.log(0.3)])
+    logits = torch.zeros(3, 10, dtype=torch.float64)
+    logits[:, 4] = torch.tensor([50.0, 60.0, 0.0])
+    log_probs = logits.log_softmax(1).numpy()
+    assert (1 - np.exp(log_probs[:2]).max(axis=1)).tolist() == [0, 0]
+    assert uncertainty.log_others(log_probs) == close([math.log(9) - 50, math.log(9) - 60, math.log(0.9)])
+
+
+def test_log_of_the_other_probabilities_at_its_ends() -> None:
+    # One class alone has all; two share all: log .5. The tie is the same row whichever of the two is the answer.
+    log_probs = np.array([[0, -np.inf, -np.inf], [-np.inf, math.log(0.5), math.log(0.5)]])
+    assert uncertainty.log_others(log_probs).tolist() == [-np.inf, math.log(0.5)]
+
+
 def test_only_the_first_thirty_draws_vote() -> None:
     draws = torch.tensor([[0.9, 0.1]]).log().repeat(31, 1, 1)
     draws[30] = draws[30].flip(-1)

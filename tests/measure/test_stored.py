@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bench.core.project import RESULTS
+from bench.core.row_scores import kept
 from bench.core.store import Store
 from bench.interface import Split
 from bench.judge.compare.verified import verify
@@ -80,6 +81,28 @@ def test_each_metric_of_a_shipped_record_is_compared_or_named_as_left_out():
     assert found.metrics > 40
     assert {"mean_network/nll", "draw_accuracy_std", "ece_equal_mass"} <= found.left_out
     assert found.left_out.isdisjoint({"accuracy", "nll", "brier", "auroc_predictive_entropy"})
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 1000), st.floats(0, 300), st.sampled_from([1, 5]))
+def test_what_is_kept_of_other_seeds_bounds_what_it_tells(seed, scale, n_draws):
+    """Also with probabilities of 0, whose logarithm is infinite."""
+    metrics, scores = measured(seed, scale, n_draws)
+    bounds = computed_again(kept(scores))
+    assert {"mnist/accuracy", "mnist/ece", "mnist/risk_coverage_area", "letters/sure@0.99"} <= set(bounds)
+    assert {"letters/auroc_predictive_entropy", "letters/fpr95_max_probability"} <= set(bounds)
+    for key in bounds.keys() & metrics.keys():
+        low, high = bounds[key]
+        assert low - 1e-9 <= metrics[key] <= high + 1e-9, key
+
+
+def test_what_is_kept_of_other_seeds_tells_an_edited_metric():
+    """Probabilities are known to .001, so that a calibration error is to .002, and the mean entropy to 1e-7."""
+    _, scores = measured(scale=1.0)
+    bounds = computed_again(kept(scores))
+    for key, most in (("accuracy", 0), ("ece", 0.005), ("predictive_entropy", 1e-6)):
+        low, high = bounds[f"mnist/{key}"]
+        assert high - low <= most, key
 
 
 def test_an_infinite_nll_is_no_number():

@@ -29,6 +29,15 @@ def entropy(log_probs: FloatArray) -> FloatArray:
     return np.asarray(-(np.exp(log_probs) * np.maximum(log_probs, SMALLEST_LOG)).sum(axis=1))
 
 
+def log_others(log_probs: FloatArray) -> FloatArray:
+    """Return log(1 - largest probability) of each row of log-probabilities [N, K], nats [N].
+
+    It is the logarithm of the sum of the other K - 1 probabilities: 1 - probability would be 0 for every row that is
+    surer than 1 - 1e-16. It is -inf where all others are 0.
+    """
+    return np.asarray(np.logaddexp.reduce(np.sort(log_probs, axis=1)[:, :-1], axis=1))
+
+
 def mutual_information(predictive_entropy: FloatArray, expected_entropy: FloatArray) -> FloatArray:
     """Return the mutual information of label and network, nats [N]: predictive minus expected entropy.
 

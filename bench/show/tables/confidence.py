@@ -215,7 +215,7 @@ def _sampling_error(inputs: Inputs, records: Sequence[Record]) -> list[str]:
     scores = next((found for record in records if (found := inputs.scores(record))), None)
     if not scores:
         return []
-    sizes = sorted({len(values) for name, values in scores.items() if name.endswith("/max_probability")}, reverse=True)
+    sizes = sorted({len(values) for name, values in scores.items() if name.endswith("/predicted")}, reverse=True)
     halves = [100 * 1.96 * math.sqrt(0.25 / size) for size in sizes]
     shown = ", ".join(
         f"\N{PLUS-MINUS SIGN}{half:.1f} of {size:,} images" for half, size in zip(halves, sizes, strict=True)
