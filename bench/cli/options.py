@@ -206,6 +206,12 @@ def add_selection(parser: argparse.ArgumentParser) -> None:
     add_record_options(parser, reads=False)
 
 
+def add_lacking(parser: argparse.ArgumentParser) -> None:
+    """Add the option that counts records as missing if they lack something (docs/freshness.md)."""
+    text = "also train again what lacks a metric or stored scores of its rows (default: measure it, if its fit is kept)"
+    parser.add_argument("--lacking", action="store_true", help=text)
+
+
 def add_task(parser: argparse.ArgumentParser) -> None:
     """Add the option that names the task."""
     text = f"what is learnt: {' or '.join(TASKS)} (default: mnist; docs/methods.md)"

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import psutil
 
 from bench.cli import INCOMPLETE
-from bench.cli.options import add_selection, add_wide, select, threads, workers
+from bench.cli.options import add_lacking, add_selection, add_wide, select, threads, workers
 from bench.core import locks
 from bench.core.folder import name_once
 from bench.core.reasons import in_words
@@ -18,11 +18,11 @@ from bench.core.records import Record
 from bench.core.store import Store
 from bench.core.text import counted, duration, one_line, visible
 from bench.plan.costs import CostEstimate, Speed, estimates, speed_here, time_for
-from bench.plan.freshness import is_stale
+from bench.plan.freshness import in_text, is_stale, lacks
 from bench.plan.seed_batches import arrange, checkpoint_key, fit_keys
 from bench.plan.trained_runs import TrainedRun
 from bench.run.executors import threads_of_a_fit
-from bench.run.recording import existing, is_final
+from bench.run.recording import existing, why_again
 from bench.show.table import Table
 from bench.show.terminal import shown
 
@@ -31,7 +31,7 @@ LONGEST_LINE = 300  # characters
 TRAINED_RUNS_PRINTED, LINES_PRINTED = 3, 8  # without --wide
 MINUTES = len("2026-01-31T12:00")  # characters of a time without its seconds
 NOTHING = CostEstimate(0.0, 0.0, "")  # the cost of a trained run that will not run
-PLANNED = ("trained run", "state", "training", "measuring", "seeds together", "basis")  # names of the columns of `plan`
+PLANNED = ("trained run", "state", "why", "training", "measuring", "seeds together", "basis")  # columns of `plan`
 
 
 class PlannedTrainedRun(NamedTuple):
@@ -39,6 +39,7 @@ class PlannedTrainedRun(NamedTuple):
 
     trained_run: str
     state: str
+    why: str  # it is made again; '' if there is no record or nothing to do
     training: float | None
     measuring: float | None
     n_seeds: int  # that are fitted together
@@ -48,6 +49,7 @@ class PlannedTrainedRun(NamedTuple):
 def add_plan(parser: argparse.ArgumentParser) -> None:
     """Add the options of `plan`."""
     add_selection(parser)
+    add_lacking(parser)
     add_wide(parser)
     parser.add_argument("--threads", type=threads, help="threads of a fit, as for `run`")
     parser.add_argument("--workers", type=workers, metavar="N", help="fits at a time, as for `run`")
@@ -58,6 +60,7 @@ def add_plan(parser: argparse.ArgumentParser) -> None:
 def add_status(parser: argparse.ArgumentParser) -> None:
     """Add the options of `status`."""
     add_selection(parser)
+    add_lacking(parser)
     add_wide(parser)
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.set_defaults(action=_status)
@@ -68,11 +71,14 @@ def _stored(chosen: Sequence[TrainedRun], store: Store) -> dict[str, Record | No
     return {trained_run.key: existing(trained_run, store) for trained_run in chosen}
 
 
-def _pending(
-    chosen: Sequence[TrainedRun], store: Store, stored: Mapping[str, Record | None]
-) -> dict[str, list[TrainedRun]]:
-    """Map the key of each pending run to its seed batch; `stored`: from `_stored`."""
-    finished = {key for key, record in stored.items() if record is not None and is_final(record)}
+def _again(stored: Mapping[str, Record | None], store: Store, lacking: bool) -> dict[str, str]:
+    """Return why `run` makes records again, by key; '' for those that it keeps."""
+    return {key: why_again(one, store, lacking=lacking) for key, one in stored.items() if one is not None}
+
+
+def _pending(chosen: Sequence[TrainedRun], store: Store, again: Mapping[str, str]) -> dict[str, list[TrainedRun]]:
+    """Map the key of each pending run to its seed batch; `again`: from `_again`."""
+    finished = {key for key, why in again.items() if not why}
     return {trained_run.key: group for group in arrange(chosen, store, finished) for trained_run in group}
 
 
@@ -86,12 +92,13 @@ def _plan(arguments: argparse.Namespace) -> int:
     chosen = select(arguments)
     store = Store(arguments.results)
     a_fits_threads = threads_of_a_fit("process", arguments.threads, arguments.workers)
-    to_do = _pending(chosen, store, _stored(chosen, store))
+    again = _again(_stored(chosen, store), store, arguments.lacking)
+    to_do = _pending(chosen, store, again)
     pending = [trained_run for trained_run in chosen if trained_run.key in to_do and not trained_run.skip]
     speed = speed_here(chosen[0].device, a_fits_threads) if pending else Speed(None)
     costs = estimates(pending, store.records_of(trained_run.approach for trained_run in pending)[0], speed)
     _name_problems(chosen, store)
-    rows, seconds = _planned(chosen, store, to_do, costs)
+    rows, seconds = _planned(chosen, store, to_do, again, costs)
     known = time_for(seconds, arguments.workers or 1)
     unknown = sum(row.training is None or row.measuring is None for row in rows)
     if arguments.json:
@@ -100,18 +107,20 @@ def _plan(arguments: argparse.Namespace) -> int:
         print(json.dumps({"trained runs": found, **totals}, indent=1))
         return 0
     more = f"; no estimate for {counted(unknown, 'trained run')}" if unknown else ""
-    texts = [
-        (row.trained_run, row.state, duration(row.training), duration(row.measuring), str(row.n_seeds), row.basis)
-        for row in rows
-    ]
+    texts = [(*row[:3], duration(row.training), duration(row.measuring), str(row.n_seeds), row.basis) for row in rows]
     table = Table("plan", "", "", PLANNED, texts)
-    table = table if arguments.wide else table.without(("basis", "seeds together"))
+    empty = () if any(row.why for row in rows) else ("why",)
+    table = table if arguments.wide else table.without(("basis", "seeds together", *empty))
     print(shown(table, "", *_busy(speed), f"expected in total: {duration(known)}{more}"))
     return 0
 
 
 def _planned(
-    chosen: Sequence[TrainedRun], store: Store, to_do: Mapping[str, list[TrainedRun]], costs: Mapping[str, CostEstimate]
+    chosen: Sequence[TrainedRun],
+    store: Store,
+    to_do: Mapping[str, list[TrainedRun]],
+    again: Mapping[str, str],
+    costs: Mapping[str, CostEstimate],
 ) -> tuple[list[PlannedTrainedRun], list[float]]:
     """Return the line of each trained run, and the expected seconds of each group of runs that one process will do.
 
@@ -119,6 +128,7 @@ def _planned(
         chosen: the trained runs.
         store: where kept fits are looked for.
         to_do: from `_pending`.
+        again: from `_again`.
         costs: of the trained runs that can and will run, by key.
     """
     rows = []
@@ -127,7 +137,7 @@ def _planned(
     for trained_run in chosen:
         group = to_do.get(trained_run.key, [])
         cost = costs.get(trained_run.key, NOTHING)
-        is_trained = trained_run.fit_key in trained or store.fit_path(trained_run.fit_key, "posterior").exists()
+        is_trained = trained_run.fit_key in trained or store.has_fit(trained_run.fit_key)
         training = 0.0 if is_trained else cost.fit_s
         measuring = cost.measure_s
         if group:
@@ -135,7 +145,8 @@ def _planned(
             seconds[group[0].key] = seconds.get(group[0].key, 0.0) + (training or 0.0) + (measuring or 0.0)
         state = "done" if not group else "cannot run here" if trained_run.skip else "to do"
         basis = in_words(trained_run.skip) or cost.basis
-        rows.append(PlannedTrainedRun(trained_run.title(), state, training, measuring, len(fit_keys(group)), basis))
+        why, together = again.get(trained_run.key, ""), len(fit_keys(group))
+        rows.append(PlannedTrainedRun(trained_run.title(), state, why, training, measuring, together, basis))
     return rows, list(seconds.values())
 
 
@@ -152,7 +163,8 @@ def _status(arguments: argparse.Namespace) -> int:
     chosen = select(arguments)
     store = Store(arguments.results)
     stored = _stored(chosen, store)
-    to_do = _pending(chosen, store, stored)
+    again = _again(stored, store, arguments.lacking)
+    to_do = _pending(chosen, store, again)
     _name_problems(chosen, store)
     rows = []
     is_complete = True
@@ -162,8 +174,9 @@ def _status(arguments: argparse.Namespace) -> int:
         if record is not None and record.detail:
             lines = visible(record.detail).rstrip().splitlines()
             details[trained_run.title()] = "\n".join(line[:LONGEST_LINE] for line in lines)[-MOST_PRINTED:]
-        is_complete &= record is not None and record.outcome == "done" and not is_stale(record)
+        is_complete &= record is not None and record.outcome == "done" and trained_run.key not in to_do
         state, by = _state(trained_run, record, store, to_do)
+        reason = in_words(record.reason if record else trained_run.skip)
         fit_s = record.timings.fit_s if record else None
         rows.append(
             {
@@ -172,7 +185,7 @@ def _status(arguments: argparse.Namespace) -> int:
                 "by": by,
                 "made": record.provenance.started if record else "",
                 "training": "" if fit_s is None else duration(fit_s),
-                "reason": one_line(in_words(record.reason if record else trained_run.skip)),
+                "reason": one_line(reason or _lack(record, again.get(trained_run.key, ""))),
             }
         )
     if arguments.json:
@@ -186,13 +199,19 @@ def _state(
     trained_run: TrainedRun, record: Record | None, store: Store, to_do: Mapping[str, list[TrainedRun]]
 ) -> tuple[str, str]:
     """Return the state of a trained run, and which process works on it; `to_do`: from `_pending`."""
-    if (record is None or not is_final(record)) and locks.is_held(store.root, trained_run.fit_key):
+    if trained_run.key in to_do and locks.is_held(store.root, trained_run.fit_key):
         holder = locks.holder(store.root, trained_run.fit_key)
         return "running", f"process {holder.pid} on {holder.host} since {holder.since}" if holder else ""
     if record is None:
         checkpoint = store.fit_path(checkpoint_key(to_do[trained_run.key]), "checkpoint")
         return "interrupted, will resume" if checkpoint.exists() else "missing", ""
     return record.outcome + (", made at other versions" if is_stale(record) else ""), ""
+
+
+def _lack(record: Record | None, why: str) -> str:
+    """Return why a record without a reason of its own is made again, or what it lacks although `run` keeps it."""
+    text = in_text(lacks(record)) if record is not None and not why else ""
+    return why or (f"{text}; `run --lacking` trains it again" if text else "")
 
 
 def _failure_texts(details: Mapping[str, str], wide: bool) -> Iterator[str]:

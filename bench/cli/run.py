@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from bench.cli import INCOMPLETE
 from bench.cli.options import (
+    add_lacking,
     add_selection,
     existing_folder,
     is_of_documents,
@@ -46,6 +47,7 @@ def add_run(parser: argparse.ArgumentParser) -> None:
     """Add the options of `run`."""
     add_selection(parser)
     add_training(parser)
+    add_lacking(parser)
     how = parser.add_mutually_exclusive_group()
     how.add_argument("--quiet", action="store_true", help="no progress")
     how.add_argument("--json", action="store_true", help="every event as a line of JSON instead of progress and tables")
@@ -135,6 +137,7 @@ def train(chosen: Sequence[TrainedRun], arguments: argparse.Namespace, as_json: 
         checkpoint_every_s=arguments.checkpoint_every,
         memory_mib=arguments.memory_limit,
         at_once=arguments.workers or 1,
+        lacking=getattr(arguments, "lacking", False),  # only `run` has this option
     )
     if not locks.are_kept(store.root):
         warn("this disk grants a lock twice, so let no second run work on this folder; docs/faults.md says more")

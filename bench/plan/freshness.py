@@ -7,14 +7,15 @@ of recipes are in the manifests (`version` of a recipe, a correction or a varian
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from bench.core.errors import ConfigError
-from bench.core.metric_table import metrics, raised
+from bench.core.metric_table import Rows, metrics, name_of, raised
 from bench.core.records import DerivedMetrics, Record, Versions
 from bench.core.text import counted
+from bench.data.manifest import TASKS
 from bench.plan.manifests import ApproachManifest
-from bench.plan.recipes import Recipe, resolve
+from bench.plan.recipes import Recipe, is_profile, profile, resolve
 from bench.plan.registry import manifests
 
 PROTOCOLS = {
@@ -28,6 +29,7 @@ PROTOCOLS = {
     "blundell2015": 2,
 }
 """Versions of the protocols common and shift, of the toys' protocol common, and of each document's own protocol."""
+MOST_NAMED = 3  # metrics that a record lacks
 UNKNOWN = 0  # version for a document that the suite does not know
 DERIVED = "derived"  # protocol of an ablation's derived metrics; it has the version of protocol common
 
@@ -86,6 +88,39 @@ def _differ(name: str, old: int | None, new: int | None) -> str:
 def is_stale(record: Record | DerivedMetrics) -> bool:
     """Return whether a record was made at other versions of recipe, protocol or metrics than today's."""
     return bool(why_stale(record))
+
+
+def lacks(record: Record) -> list[str]:
+    """Return the metrics that a record has neither a value nor a reason for, because they were declared after it.
+
+    Protocols `common` and `shift` measure all declared metrics; a document's protocol has its own. A data set that was
+    not there lacks none: `missing` names it.
+    """
+    entry = manifests().get(record.approach)
+    if record.outcome != "done" or entry is None or entry.task != "mnist" or not is_profile(record.profile):
+        return []
+    if record.protocol == "shift":
+        measured = set(map(name_of, record.keys()))
+        return [each.key for each in metrics().values() if each.rows == "moved" and each.name not in measured]
+    if record.protocol != "common":
+        return []
+    task, known = TASKS[profile(record.profile).task], record.metrics.keys() | record.missing.keys()
+    rows: dict[str, tuple[Rows, ...]] = {
+        name: ("every", "outside") for name in task.outside if name not in record.missing
+    }
+    rows[task.inside] = ("test", "every", "mean network")
+    return [
+        each.key
+        for each in metrics().values()
+        if any(each.rows in of_set and f"{name}/{each.key}" not in known for name, of_set in rows.items())
+    ]
+
+
+def in_text(lacking: Sequence[str]) -> str:
+    """Return the sentence that a record lacks metrics (from `lacks`); '' if it lacks none."""
+    more = len(lacking) - MOST_NAMED
+    named = [*lacking[:MOST_NAMED], *([f"{more} more"] if more > 0 else [])]
+    return f"lacks metric{'s' if len(lacking) > 1 else ''} {', '.join(named)}" if lacking else ""
 
 
 def is_fit_stale(approach: str, made: Versions | None) -> bool:

@@ -36,6 +36,7 @@ class Options:
     checkpoint_every_s: float | None = None  # least time between checkpoints; None: the default of `contexts`
     memory_mib: float | None = None  # most address space of a child process
     at_once: int = 1  # fits at a time on this machine
+    lacking: bool = False  # train again what lacks a metric or scores of rows
 
 
 class _Event(msgspec.Struct, frozen=True, tag_field="kind", omit_defaults=True):

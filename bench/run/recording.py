@@ -12,10 +12,10 @@ from bench.core import environment
 from bench.core.errors import StoreError
 from bench.core.reasons import Reason, message_reason
 from bench.core.records import LONGEST_DETAIL, SCHEMA, Outcome, Record, Timings
-from bench.core.row_scores import Scores
+from bench.core.row_scores import Scores, kept
 from bench.core.store import Store
 from bench.core.text import encodable
-from bench.plan.freshness import is_stale
+from bench.plan.freshness import in_text, lacks, why_stale
 from bench.plan.trained_runs import TrainedRun
 from bench.run.events import Recorded, recorded
 
@@ -31,12 +31,36 @@ def existing(trained_run: TrainedRun, store: Store) -> Record | None:
     return found
 
 
-def is_final(record: Record, data_dir: Path | None = None) -> bool:
-    """Return whether a second run keeps the record.
+def why_again(record: Record, store: Store, data_dir: Path | None = None, lacking: bool = False) -> str:
+    """Return why a second run makes a record again: '' if it keeps the record.
 
-    It does if the outcome is final, the versions are today's, and no data set that the record lacked is present now.
+    It keeps the record if the outcome is final, the versions are today's, no data set that the record lacked is present
+    now, and the record lacks no metric. Without `lacking`, a record that lacks one is made again only from a kept fit:
+    a metric that is added must not train every recipe of a folder again.
+
+    Args:
+        record: the stored record.
+        store: its results folder.
+        data_dir: the user's folder of data sets.
+        lacking: also train what lacks a metric, or whose rows have no scores as they are stored today.
     """
-    return record.outcome in FINAL and not is_stale(record) and not is_data_present(record.missing, data_dir)
+    if record.outcome not in FINAL:
+        return record.outcome
+    if why := why_stale(record):
+        return why
+    if is_data_present(record.missing, data_dir):
+        return "a data set that it lacked is present"
+    if (why := in_text(lacks(record))) and (lacking or store.has_fit(record.fit_key)):
+        return why
+    return "lacks scores of its rows" if lacking and lacks_scores(record, store) else ""
+
+
+def lacks_scores(record: Record, store: Store) -> bool:
+    """Return whether the scores of a record's rows are not stored, or only as older code rounded them."""
+    arrays = record.arrays
+    if record.protocol != "common" or not (arrays.reliability or arrays.clothes_reliability):  # no classifier
+        return False
+    return not kept(store.scores(record))
 
 
 def is_data_present(missing: Mapping[str, Reason], data_dir: Path | None) -> bool:
@@ -49,10 +73,10 @@ def is_data_present(missing: Mapping[str, Reason], data_dir: Path | None) -> boo
     return any(row.present for row in list_datasets(data_dir) if row.optional and row.name in lacking)
 
 
-def final(trained_run: TrainedRun, store: Store, data_dir: Path | None = None) -> Record | None:
+def final(trained_run: TrainedRun, store: Store, data_dir: Path | None = None, lacking: bool = False) -> Record | None:
     """Return the stored record of a trained run if a second run keeps it, else None."""
     record = existing(trained_run, store)
-    return record if record is not None and is_final(record, data_dir) else None
+    return None if record is None or why_again(record, store, data_dir, lacking) else record
 
 
 def empty_record(

@@ -64,7 +64,7 @@ def run(
     store.check_writable()
     results: dict[str, Result] = {}
     for trained_run in trained_runs:
-        record = final(trained_run, store, options.data_dir)
+        record = final(trained_run, store, options.data_dir, options.lacking)
         if record is not None:
             results[trained_run.key] = Result(trained_run, record.outcome, in_words(record.reason), was_there=True)
     queue = arrange(trained_runs, store, finished=results)
@@ -122,7 +122,7 @@ def _run_group(
         tell(todo, event)
 
     for trained_run in group:  # another process may have finished it while this one waited for the lock
-        record = final(trained_run, store, options.data_dir)
+        record = final(trained_run, store, options.data_dir, options.lacking)
         if record is not None:
             end(recorded(trained_run.key, record, was_there=True))
     if not left:

@@ -19,7 +19,7 @@ from bench.plan import freshness, registry
 from bench.plan.freshness import is_stale, why_stale
 from bench.plan.trained_runs import Selection, trained_runs
 from bench.run.events import EpochEnded, Options, Recorded
-from bench.run.recording import existing, is_final
+from bench.run.recording import existing, why_again
 from bench.run.runner import run
 from bench.run.supervisor import process_context
 from tests import synthetic
@@ -89,7 +89,10 @@ def test_a_record_is_stale_by_its_versions_and_not_by_the_text_of_the_code(tmp_p
     assert "has no recipe" in why_stale(structs.replace(record, recipe="gone"))
     store = Store(tmp_path)
     store.write(structs.replace(record, versions=None, sha256=""), store.scores(record))
-    assert not is_final(existing(results[0].trained_run, store))
+    assert (
+        why_again(existing(results[0].trained_run, store), store)
+        == "the record does not say at which versions it was made"
+    )
     again, _ = smoke(tmp_path, "uniform")
     assert [each.was_there for each in again] == [False]
     assert not is_stale(existing(results[0].trained_run, store))
@@ -150,12 +153,12 @@ def test_a_killed_run_goes_on_where_it_stopped(tmp_path, monkeypatch, look_again
 
 
 @pytest.mark.parametrize("lacking", ["notmnist459", "notmnist459/all 459/refusal_rate"])
-def test_a_record_that_lacked_a_data_set_is_measured_again_once_it_is_there(monkeypatch, lacking):
+def test_a_record_that_lacked_a_data_set_is_measured_again_once_it_is_there(tmp_path, monkeypatch, lacking):
     """Protocol common records the missing data set; a document's protocol records the missing metric."""
     lacked = synthetic.record("pyro_random_module", missing={lacking: message_reason("no-data", "it is not there")})
     measured = synthetic.record("mlp", missing={"notmnist459/disagreement_rate": Reason("one-draw")})
     for present in (False, True):
         row = SimpleNamespace(name="notmnist459", optional=True, present=present)
         monkeypatch.setattr("bench.data.inventory.list_datasets", lambda _, row=row: [row])
-        assert is_final(lacked) == (not present)
-        assert is_final(measured)  # of one draw, whatever data sets come
+        assert why_again(lacked, Store(tmp_path)) == ("a data set that it lacked is present" if present else "")
+        assert why_again(measured, Store(tmp_path)) == ""  # of one draw, whatever data sets come

@@ -19,7 +19,7 @@ from bench.plan.costs import estimate
 from bench.plan.trained_runs import Selection, trained_runs
 from bench.run import fitting
 from bench.run.events import EpochEnded, Measuring, Options, Recorded, Started, Waiting
-from bench.run.recording import existing, is_final
+from bench.run.recording import existing, why_again
 from tests import synthetic
 from tests.run.toys import another_run_holds, close, go, ill_seed, numbers, published, records, stopped
 
@@ -186,7 +186,7 @@ def test_an_error_gives_every_seed_a_record_and_other_fits_go_on(tmp_path, monke
     record = existing(next(each.trained_run for each in results if each.outcome == "failed"), Store(tmp_path))
     assert "ZeroDivisionError: a planted fault" in in_words(record.reason)
     assert "in broken" in record.detail
-    assert not is_final(record)  # the next call tries again
+    assert why_again(record, Store(tmp_path)) == "failed"  # the next call tries again
 
 
 @pytest.mark.parametrize("diverged", [(), (1,)])

@@ -16,10 +16,11 @@ from bench.run.runner import run
 from tests.run.watching import Recorder
 
 
-def go(root, *names, executor="inline", **options):
+def go(root, *names, executor="inline", lacking=False, **options):
     selection = Selection(approaches=names, **{"seeds": (0, 1, 2), "profile": "smoke", **options})
     watcher = Recorder()
-    results = run(trained_runs(selection), Store(root), Options(str(root), threads=1), watcher, executor)
+    asked = Options(str(root), threads=1, lacking=lacking)
+    results = run(trained_runs(selection), Store(root), asked, watcher, executor)
     return results, watcher
 
 
