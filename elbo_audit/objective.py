@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import math
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence, Sized
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -168,23 +169,31 @@ class Objective(ABC):
         return self.take(batch, [*range(self.batch_size)] * 2)
 
     def _rows(self) -> int:
-        """Return the rows of each batch; raises AuditError if they are unknown, or batches cannot be compared."""
+        """Return the rows of each batch; raises AuditError if they are unknown, or batches cannot be compared.
+
+        Of batches of several sizes, as loaders give that keep a short last one, those of the commonest size are kept.
+        If all sizes are unlike, each is cut to the smallest.
+        """
         if len(self.batches) < 2:
             raise AuditError(f"{len(self.batches)} batch was given; the audit compares batches: give three")
-        sizes = set()
+        sizes = []
         for batch in self.batches:
             rows = length(batch[0]) if batch else None
             if rows is None:
                 given = type(batch[0]).__name__ if batch else "nothing"
                 raise AuditError(f"a batch begins with {given}; give tuples of tensors, rows first, such as (x, y)")
-            sizes.add(rows)
-        if len(sizes) != 1:
-            raise AuditError(f"batches of {sorted(sizes)} rows were given; give batches of one size")
+            sizes.append(rows)
+        kept, count = Counter(sizes).most_common(1)[0]
+        if count == 1:
+            kept = min(sizes)
+            self.batches = [tuple(self.take(batch, range(kept))) for batch in self.batches]
+        else:
+            self.batches = [batch for batch, size in zip(self.batches, sizes, strict=True) if size == kept]
         if all(self._same(batch, self.batches[0]) for batch in self.batches[1:]):
             raise AuditError(
                 f"the {len(self.batches)} batches are all the same; the audit compares batches: give others"
             )
-        return sizes.pop()
+        return kept
 
     def _same(self, one: Batch, other: Batch) -> bool:
         """Return whether the arrays of two batches are equal."""

@@ -13,7 +13,7 @@ from elbo_audit import kl, sigma
 from elbo_audit.audits import DRAWS, apply_rules, report
 from elbo_audit.errors import AuditError, MissingLibrary
 from elbo_audit.factors import Factor, Gaussian
-from elbo_audit.findings import Seen
+from elbo_audit.findings import Advice, Seen
 from elbo_audit.names import alone, gaussians
 from elbo_audit.objective import Batch, Case, count
 from elbo_audit.predictions import repeats
@@ -156,7 +156,8 @@ def audit_pyro(
     if sites.broadcast:
         hidden = "rows broadcast (wrong-likelihood), so that the loss holds another likelihood; mend that first"
         seen |= dict.fromkeys(kl.RULES, Seen("not measured", hidden))
-        seen["wrong-likelihood"] = Seen("fails", sites.broadcast, advised=True)
+        cause = Advice("rows", "likelihood")
+        seen["wrong-likelihood"] = Seen("fails", sites.broadcast, advised=True, advice=cause)
     elif (plate := sites.plate) and plate.full_size != n_train and seen["kl-scale"].outcome != "passes":
         detail = (
             f"the plate '{plate.name}' has {plate.full_size:,} rows, and n_train is {n_train:,}: give both one size"

@@ -206,3 +206,12 @@ def test_the_same_noise_in_every_step_is_told_from_no_noise(loss, outcome):
     source = np.random.default_rng(0)
     report = audit(loss, values, [source.normal(size=(20, 8)) for _ in range(3)], 60, nll=None)
     assert report.of("repeated-noise").outcome == outcome
+
+
+def test_of_unlike_batches_the_commonest_size_counts_and_if_all_are_unlike_the_smallest():
+    short = tuple(part[:5] for part in batches()[0])
+    assert audit(given=[short, *batches()]).numbers == audit().numbers
+    unlike = [tuple(part[: 5 + k] for part in batch) for k, batch in enumerate(batches())]
+    assert (
+        audit(given=unlike).numbers == audit(given=[tuple(part[:5] for part in batch) for batch in batches()]).numbers
+    )

@@ -103,7 +103,6 @@ def test_layers_that_make_outputs_and_may_be_weights_by_their_names_are_asked_ab
     ("change", "message"),
     [
         ({"batches": batches(1)}, "three"),
-        ({"batches": [*batches(2), tuple(part[:5] for part in batches(1)[0])]}, "one size"),
         ({"parameters": []}, "named_parameters"),
         ({"n_train": 3}, "n_train is 3"),
         ({"loss": lambda x, y: x}, "one number"),
