@@ -8,6 +8,7 @@ import pytest
 from bench.judge.audit.libraries import objectives, setting
 from bench.judge.audit.libraries.audited import LibraryAudit, ObjectiveAudit, keep, library_audits
 from bench.judge.audit.libraries.examples import EXAMPLES
+from bench.judge.audit.libraries.foreign_audits import FOREIGN
 from bench.judge.audit.libraries.objectives import AUDITS, audit_example
 from elbo_audit.errors import AuditError
 
@@ -31,11 +32,17 @@ FORMULAS = {  # how often an epoch of N / B steps counts a tensor's KL, from the
     "bayes-regression": [1.0],
     "lightning-uq-box, 1 sample": [100 / n for n in COUNTS],  # 100 times each tensor's mean, beside N times a mean
 }
+FORMULAS |= {  # of examples in TensorFlow and JAX
+    "DenseFlipout, docstring": [N] * 3,  # the whole KL for each row
+    "DenseFlipout, MNIST": [1.0] * 3,
+    "DenseVariational": [1.0],
+    "NUTS": [1.0] * 4,  # the prior of each site
+}
 NO_SLOPES = {"bayesian_torch, 2 passes", "blitz", "lightning-uq-box", "posteriors"}  # the last on purpose
 
 
 def test_every_example_was_measured():
-    assert library_audits().keys() == EXAMPLES.keys() == AUDITS.keys() == FORMULAS.keys() | NO_SLOPES
+    assert library_audits().keys() == EXAMPLES.keys() == AUDITS.keys() | FOREIGN.keys() == FORMULAS.keys() | NO_SLOPES
 
 
 @pytest.mark.parametrize("name", sorted(FORMULAS))

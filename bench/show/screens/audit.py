@@ -41,20 +41,20 @@ def library_lines(example: Example, found: LibraryAudit) -> list[str]:
     details = [
         f"follows: {example.source}",
         f"line: {example.line} (batch size {example.batch_size})",
-        *_measured(found.published),
+        *_measured(found.published, example.n_train),
         f"change: {example.change}",
         f"after it the KL counts in an epoch: {weights(found.changed)}",
     ]
     return [heading, *(INDENT + detail for detail in details)]
 
 
-def _measured(one: ObjectiveAudit) -> Iterator[str]:
+def _measured(one: ObjectiveAudit, n_train: int) -> Iterator[str]:
     yield f"gradients: {one.slopes_detail}"
     if not one.kl_weights:
         yield f"KL: {one.kl_detail}"
         return
     for name, value in one.kl_weights.items():
         yield f"KL of {name}: counts {value:.4g} times in an epoch"
-    yield f"as if N were {as_if_n(one) or EMPTY}"
+    yield f"as if N were {as_if_n(one, n_train) or EMPTY}"
     if one.prior_std is not None:
         yield f"prior: standard deviation {one.prior_std:.4g}"

@@ -175,7 +175,7 @@ LIBRARIES_CAPTION = (
     "size. Nothing is trained. KL an epoch: how often an epoch counts the KL of a tensor while it counts the data once;"
     " 1 is an ELBO. W1 to W3 are the weights of the layers, b1 to b3 the biases; one number stands for all equal ones. "
     "Gradients are slopes: whether autograd's gradient is the slope of the loss. Prior: its standard deviation. As if "
-    "N: the number of training images for which this weight would be right. KL after it: KL an epoch, audited again "
+    "N: the number of training rows for which this weight would be right. KL after it: KL an epoch, audited again "
     "with the change made."
 )
 TENSORS = ("W1", "b1", "W2", "b2", "W3", "b3")
@@ -196,9 +196,11 @@ def libraries_table(found: Mapping[str, LibraryAudit]) -> Table:
         published = one.published
         slopes = {"passes": "yes", "fails": "no"}.get(published.slopes, published.slopes)
         prior = None if published.prior_std is None else f"{published.prior_std:.3g}"
-        measured = [weights(published), slopes, prior, as_if_n(published)]
+        measured = [weights(published), slopes, prior, as_if_n(published, example.n_train)]
         rows.append([_name(example), version, *measured, *text, weights(one.changed)])
-    remarks = sorted({f"torch {one.versions['torch']}" for one in found.values()})
+    packages = {example.package for example in EXAMPLES.values()}
+    versions = (pair for one in found.values() for pair in one.versions.items())
+    remarks = sorted({f"{name} {version}" for name, version in versions if name not in packages})
     return Table("libraries", "Other people's libraries", LIBRARIES_CAPTION, LIBRARIES_COLUMNS, rows, remarks)
 
 
@@ -222,10 +224,10 @@ def _number(value: float) -> str:
     return f"{float(f'{value:.3g}'):,.0f}" if value >= 1000 else f"{value:.3g}"
 
 
-def as_if_n(one: ObjectiveAudit) -> str | None:
-    """Return the number of training images for which the KL's weight would be right, N / weight; None without one."""
+def as_if_n(one: ObjectiveAudit, n_train: int = N_TRAIN) -> str | None:
+    """Return the number of training rows for which the KL's weight would be right, N / weight; None without one."""
     values = list(one.kl_weights.values())
     if not values or min(values) <= 0:
         return None
-    least, most = (_number(N_TRAIN / value) for value in (max(values), min(values)))
+    least, most = (_number(n_train / value) for value in (max(values), min(values)))
     return least if max(values) - min(values) <= ALIKE * max(values) else f"{least} to {most}"

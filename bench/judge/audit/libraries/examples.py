@@ -9,6 +9,8 @@ from elbo_audit.errors import unknown_name
 N_TRAIN = 60_000  # images of MNIST
 BATCH = 128  # rows, unless the library's text names another size
 ROWS = 8  # of laplace-torch's batches
+WINES = 4163  # rows of the Keras tutorial's training set: 85 % of 4898
+HUNDRED = 100  # rows of NumPyro's example, all in one batch
 
 
 _PACKAGES = {  # by the name that a user gives a library: its name in the package index, and its licence
@@ -40,6 +42,7 @@ class Example:
     source: str  # the text, and the place in it
     line: str  # the line that says how to train
     change: str  # what makes it an ELBO
+    n_train: int = N_TRAIN
 
     @property
     def package(self) -> str:
@@ -186,6 +189,40 @@ EXAMPLES = {
             "the same with num_mc_samples_train=1, to see the KL",
             "self.num_training_points * mean_pred_nll_loss + self.beta * mean_kl",
             "kl_div returns kl.sum(), and beta=1",
+        ),
+        Example(
+            "DenseFlipout, docstring",
+            "tensorflow-probability",
+            BATCH,
+            "docstrings of tfp.layers.DenseFlipout and DenseReparameterization, whose biases have no distribution",
+            "loss = neg_log_likelihood + kl, a number for each row, with kl = sum(model.losses)",
+            "loss = tf.reduce_mean(neg_log_likelihood) + kl / N",
+        ),
+        Example(
+            "DenseFlipout, MNIST",
+            "tensorflow-probability",
+            BATCH,
+            "examples/bayesian_neural_network.py, with dense layers alone; its biases have no distribution",
+            "kernel_divergence_fn = kl_divergence(q, p) / NUM_TRAIN_EXAMPLES, and a mean cross-entropy",
+            "none needed",
+        ),
+        Example(
+            "DenseVariational",
+            "tensorflow-probability",
+            256,
+            f"keras.io, Probabilistic Bayesian Neural Networks, experiment 2: 11-8-8-1 for N = {WINES:,} wines",
+            "tfp.layers.DenseVariational(kl_weight=1 / train_size), and a mean squared error",
+            "none needed; a mean squared error is a likelihood with variance 1/2",
+            WINES,
+        ),
+        Example(
+            "NUTS",
+            "numpyro",
+            HUNDRED,
+            f"examples/bnn.py: 3-5-5-1 for N = {HUNDRED} rows; it samples, so what counts is the prior's -log p",
+            "NUTS(model) on all rows",
+            "none needed",
+            HUNDRED,
         ),
     )
 }

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from bench.judge.audit.libraries.foreign import ROWS, ForeignObjective, Rows, numbers
+from bench.judge.audit.libraries.examples import HUNDRED
+from bench.judge.audit.libraries.foreign import ForeignObjective, Rows, numbers
 from bench.judge.audit.libraries.installed import library
 
 INSTALL = "numpyro"
@@ -18,6 +19,7 @@ SIZES = (3, 5, 5, 1)
 def nuts(corrected: bool) -> ForeignObjective:
     """Return -log p of all rows and of the weights, as NumPyro sums it from a model of the example's form."""
     del corrected  # no change is needed
+    jit = library("jax", INSTALL).jit  # as NUTS does
     jnp, random = library("jax.numpy", INSTALL), library("jax.random", INSTALL)
     numpyro, distributions = library("numpyro", INSTALL), library("numpyro.distributions", INSTALL)
     log_density = library("numpyro.infer.util", INSTALL).log_density
@@ -33,18 +35,25 @@ def nuts(corrected: bool) -> ForeignObjective:
         with numpyro.plate("rows", len(x)):
             numpyro.sample("y", distributions.Normal(hidden, precision**-0.5).to_event(1), obs=y)
 
-    def loss(weights: object, x: Rows, y: Rows, seed: int) -> object:
-        del seed  # it draws nothing
+    def loss(weights: object, x: Rows, y: Rows) -> object:
         return -log_density(model, (x, y), {}, weights)[0]
 
-    def nll(weights: object, x: Rows, y: Rows, seed: int) -> object:
-        del seed
-        site = trace(substitute(model, weights)).get_trace(x, y)["y"]
-        return -site["fn"].log_prob(site["value"]).sum()
+    def by_site(weights: object, x: Rows, y: Rows) -> dict[str, object]:
+        sites = trace(substitute(model, weights)).get_trace(x, y)
+        chosen = {name: site for name, site in sites.items() if site["type"] == "sample"}
+        return {name: -site["fn"].log_prob(site["value"]).sum() for name, site in chosen.items()}
 
+    def nll(weights: object, x: Rows, y: Rows) -> object:
+        return by_site(weights, x, y)["y"]
+
+    def prior(weights: object) -> object:
+        values = by_site(weights, *batches[0])
+        return jnp.stack([value for name, value in values.items() if name != "y"]).sum()
+
+    batches = numbers(SIZES[0], HUNDRED)
     keys = random.split(random.PRNGKey(0), len(SIZES) - 1)
     weights = {
         f"weights{index}": random.normal(key, shape)
         for index, (key, shape) in enumerate(zip(keys, pairwise(SIZES), strict=True))
     }
-    return ForeignObjective(weights | {"precision": jnp.array(3.0)}, loss, nll, numbers(SIZES[0], ROWS), ROWS)
+    return ForeignObjective(weights | {"precision": jnp.array(3.0)}, jit(loss), jit(nll), batches, jit(prior))

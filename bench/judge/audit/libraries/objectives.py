@@ -21,6 +21,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from bench.judge.audit.libraries.audited import LibraryAudit, ObjectiveAudit
 from bench.judge.audit.libraries.examples import BATCH, N_TRAIN, ROWS, Example
+from bench.judge.audit.libraries.foreign_audits import FOREIGN, audit_foreign
 from bench.judge.audit.libraries.installed import library
 from bench.judge.audit.libraries.objectives_more import MORE
 from bench.judge.audit.libraries.setting import SIZES, batches, network, seeded
@@ -243,6 +244,8 @@ AUDITS: Mapping[str, Callable[[bool], ElboReport | ObjectiveAudit]] = {
 
 def audit_example(example: Example) -> LibraryAudit:
     """Audit an example as published and changed; raises MissingLibrary where the library is not installed."""
+    if example.name in FOREIGN:
+        return audit_foreign(example)
     found = []
     for corrected in (False, True):
         with seeded():

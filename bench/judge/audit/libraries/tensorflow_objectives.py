@@ -9,7 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from types import ModuleType
 from typing import Protocol
 
-from bench.judge.audit.libraries.foreign import SIZES, WINES, ForeignObjective, Rows, digits, n_train, numbers
+from bench.judge.audit.libraries.examples import N_TRAIN, WINES
+from bench.judge.audit.libraries.foreign import SIZES, ForeignObjective, Rows, digits, numbers
 from bench.judge.audit.libraries.installed import library
 
 INSTALL = "tensorflow tensorflow-probability tf_keras"
@@ -27,43 +28,37 @@ def flipout_docstring(corrected: bool, sizes: Sequence[int] = SIZES) -> ForeignO
     tf, tfp, keras = _modules()
     model = _flipout(keras, tfp, sizes, {})
 
-    n = n_train("DenseFlipout, docstring")
-
-    def nll(_: object, x: Rows, y: Rows, seed: int) -> object:
-        tf.random.set_seed(seed)
+    def nll(_: object, x: Rows, y: Rows) -> object:
         return tf.reduce_sum(tf.nn.softmax_cross_entropy_with_logits(labels=y, logits=model(x)))
 
-    def loss(_: object, x: Rows, y: Rows, seed: int) -> object:
-        tf.random.set_seed(seed)
+    def loss(_: object, x: Rows, y: Rows) -> object:
         rows = tf.nn.softmax_cross_entropy_with_logits(labels=y, logits=model(x))
         kl = sum(model.losses)
-        return tf.reduce_mean(rows) + kl / n if corrected else tf.reduce_sum(rows + kl)
+        return tf.reduce_mean(rows) + kl / N_TRAIN if corrected else tf.reduce_sum(rows + kl)
 
-    return ForeignObjective(model, loss, nll, digits(sizes), n)
+    return ForeignObjective(model, loss, nll, digits(sizes))
 
 
 def flipout_mnist(corrected: bool, sizes: Sequence[int] = SIZES) -> ForeignObjective:
     """Return the mean cross-entropy + the layers' losses, each a KL / N."""
     del corrected  # no change is needed
     tf, tfp, keras = _modules()
-    n = n_train("DenseFlipout, MNIST")
 
     def divergence(q: object, p: object, _: object) -> object:
-        return tfp.distributions.kl_divergence(q, p) / n
+        return tfp.distributions.kl_divergence(q, p) / N_TRAIN
 
     model = _flipout(keras, tfp, sizes, {"kernel_divergence_fn": divergence})
 
-    def entropies(x: Rows, y: Rows, seed: int) -> object:
-        tf.random.set_seed(seed)
+    def entropies(x: Rows, y: Rows) -> object:
         return keras.losses.categorical_crossentropy(y, model(x), from_logits=True)
 
-    def loss(_: object, x: Rows, y: Rows, seed: int) -> object:
-        return tf.reduce_mean(entropies(x, y, seed)) + sum(model.losses)
+    def loss(_: object, x: Rows, y: Rows) -> object:
+        return tf.reduce_mean(entropies(x, y)) + sum(model.losses)
 
-    def nll(_: object, x: Rows, y: Rows, seed: int) -> object:
-        return tf.reduce_sum(entropies(x, y, seed))
+    def nll(_: object, x: Rows, y: Rows) -> object:
+        return tf.reduce_sum(entropies(x, y))
 
-    return ForeignObjective(model, loss, nll, digits(sizes), n)
+    return ForeignObjective(model, loss, nll, digits(sizes))
 
 
 def dense_variational(corrected: bool) -> ForeignObjective:
@@ -88,23 +83,28 @@ def dense_variational(corrected: bool) -> ForeignObjective:
     model = keras.Sequential([*layers, keras.layers.Dense(1)])
     model.build((None, 11))
 
-    def squares(x: Rows, y: Rows, seed: int) -> object:
-        tf.random.set_seed(seed)
+    def squares(x: Rows, y: Rows) -> object:
         return tf.square(model(x) - y)
 
-    def loss(_: object, x: Rows, y: Rows, seed: int) -> object:
-        return tf.reduce_mean(squares(x, y, seed)) + sum(model.losses)
+    def loss(_: object, x: Rows, y: Rows) -> object:
+        return tf.reduce_mean(squares(x, y)) + sum(model.losses)
 
-    def nll(_: object, x: Rows, y: Rows, seed: int) -> object:
-        return tf.reduce_sum(squares(x, y, seed))  # of a likelihood with variance 1/2, without its constant
+    def nll(_: object, x: Rows, y: Rows) -> object:
+        return tf.reduce_sum(squares(x, y))  # of a likelihood with variance 1/2, without its constant
 
-    return ForeignObjective(model, loss, nll, numbers(11, 256), WINES)
+    def kl(_: object) -> object:
+        model(batches[0][0])
+        return sum(model.losses) * WINES
+
+    batches = numbers(11, 256)
+    return ForeignObjective(model, loss, nll, batches, kl)
 
 
 class Network(Protocol):
     """What is used of a Keras model."""
 
     losses: Sequence[float]  # scalar tensors
+    trainable_variables: Sequence[object]
 
     def __call__(self, x: Rows) -> object:
         """Return the outputs of a batch."""
