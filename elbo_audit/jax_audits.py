@@ -114,7 +114,7 @@ def audit_numpyro(
         n_train: N, rows of the training set.
         loss: the estimator, such as TraceMeanField_ELBO(); by default Trace_ELBO().
         params: the values to audit at, as `svi.get_params` returns them; by default those at the start.
-        prior_std: the standard deviation that the prior should have.
+        prior_std: the standard deviation that the prior should have; by default that of the model's latent sites.
         draws: number of seeds to average over.
 
     Raises:
@@ -137,7 +137,7 @@ def audit_numpyro(
         nll=jax.jit(sites.nll),
         kl=None if pairs else jax.jit(sites.kl),
         factors=pairs,
-        prior_std=prior_std,
+        prior_std=sites.prior_std if prior_std is None else prior_std,
         draws=draws,
     )
 

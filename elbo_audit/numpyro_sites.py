@@ -8,6 +8,7 @@ from typing import Any
 import jax
 import numpy as np
 from numpyro import handlers, optim
+from numpyro.distributions import Normal
 from numpyro.infer import SVI, Trace_ELBO
 
 from elbo_audit.errors import AuditError
@@ -38,6 +39,13 @@ class NumpyroSites:
         state = self._svi.init(jax.random.PRNGKey(0), *batch, init_params=params)
         self.raw: dict[str, Any] = self._svi.optim.get_params(state.optim_state)
 
+    @property
+    def prior_std(self) -> float | None:
+        """Return the standard deviation of the latent sites' prior, if all are Gaussians around 0 with the same one."""
+        ((_, model),) = list(self._traces(self.raw, self._batch, jax.random.PRNGKey(0)))[:1]
+        stds = {std for site in model.values() if _is_latent(site) for std in _stds(site["fn"])}
+        return stds.pop() if len(stds) == 1 else None
+
     def constrained(self, name: str, raw: Any) -> Any:
         """Return the value of a parameter from the unconstrained number that is trained."""
         return self._svi.constrain_fn({name: raw})[name]
@@ -67,6 +75,18 @@ class NumpyroSites:
             guide = handlers.trace(handlers.substitute(handlers.seed(self.guide, guide_key), held)).get_trace(*batch)
             model = handlers.substitute(handlers.replay(handlers.seed(self.model, model_key), guide), held)
             yield guide, handlers.trace(model).get_trace(*batch)
+
+
+def _is_latent(site: Named) -> bool:
+    return bool(site["type"] == "sample" and not site["is_observed"])
+
+
+def _stds(fn: Any) -> set[float | None]:
+    """Return the standard deviations of a Gaussian around 0; {None} for any other distribution."""
+    while hasattr(fn, "base_dist"):
+        fn = fn.base_dist
+    is_normal = isinstance(fn, Normal) and not np.any(np.asarray(fn.loc))
+    return {float(std) for std in np.unique(np.asarray(fn.scale))} if is_normal else {None}
 
 
 def _log_p(sites: Sites, are_observed: bool) -> Any:

@@ -70,6 +70,7 @@ class PyroSites:
             with own_noise():
                 self.estimator.differentiable_loss(self.model, self.guide, *self.batches[0])
         _check_latents(traces[1])
+        self.prior_std = _prior_std(traces[1])
         if self.plate is not None:
             self._let_draw(self.plate)
         self.broadcast = _broadcast(traces[1])  # a sentence on an observed site whose rows broadcast; else ''
@@ -225,6 +226,18 @@ def _broadcast(trace: Trace) -> str:
                 "one shape"
             )
     return ""
+
+
+def _prior_std(trace: Trace) -> float | None:
+    """Return the standard deviation of the latent sites' prior, if all are Gaussians around 0 with the same one."""
+    latents = [site["fn"] for site in trace.nodes.values() if site["type"] == "sample" and not site["is_observed"]]
+    priors = [_gaussian(fn) for fn in latents if type(fn).__name__ != "_Subsample"]
+    stds = {None if p is None or bool(p.loc.any()) else std for p in priors for std in _numbers(p)}
+    return stds.pop() if len(stds) == 1 else None
+
+
+def _numbers(prior: Normal | None) -> list[float | None]:
+    return [None] if prior is None else prior.scale.unique().tolist()
 
 
 def _gaussian(fn: Distribution) -> Normal | None:

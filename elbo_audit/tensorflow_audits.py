@@ -45,7 +45,7 @@ def audit_tensorflow(
         kl: the unscaled KL, for posteriors that are not independent Gaussians.
         model: its layers of TensorFlow Probability say which weights are Gaussian; else the variables' names do.
         factors: means and standard deviations of the weights.
-        prior_std: the standard deviation that the prior should have.
+        prior_std: the standard deviation that the prior should have; by default that of the layers' kernels.
         draws: number of seeds to average over.
 
     Raises:
@@ -60,6 +60,7 @@ def audit_tensorflow(
         lone = alone(objective.shapes, pairs) if kl is None else {}
         factors = pairs
     groups = [objective.group(factor) for factor in factors]
+    prior_std = _prior_std(model) if prior_std is None else prior_std
     return report(apply_rules(Case(objective, groups, n_train, prior_std, draws, lone)))
 
 
@@ -74,6 +75,15 @@ def _of_layers(model: Any) -> list[Factor | Gaussian]:
             found[f"{layer.name}/posterior"] = partial(layer._posterior, tf.zeros((1, 1)))
     spread = {name: of for name, of in found.items() if np.all(of().stddev().numpy() > 0)}  # a bias may have none
     return [_factor(name, of) for name, of in spread.items()]
+
+
+def _prior_std(model: Any) -> float | None:
+    """Return the standard deviation of the kernels' prior, if it is one number for all layers and the mean is 0."""
+    priors = [layer.kernel_prior for layer in getattr(model, "submodules", ()) if hasattr(layer, "kernel_prior")]
+    priors = [prior for prior in priors if hasattr(prior, "stddev")]
+    stds = {float(std) for prior in priors for std in np.unique(prior.stddev().numpy())}
+    is_centred = not any(np.any(prior.mean().numpy()) for prior in priors)
+    return stds.pop() if len(stds) == 1 and is_centred else None
 
 
 def _factor(name: str, of: Callable[[], Any]) -> Factor:

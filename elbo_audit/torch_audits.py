@@ -130,7 +130,7 @@ def audit_pyro(
         n_train: N, rows of the training set.
         loss: the estimator, such as TraceMeanField_ELBO(); by default Trace_ELBO().
         factors: means and standard deviations of the weights; by default paired by the names in Pyro's store.
-        prior_std: the standard deviation that the prior should have.
+        prior_std: the standard deviation that the prior should have; by default that of the model's latent sites.
         n_batches: steps of an epoch, or the loader; without it, the audit assumes N / B, rounded as suits the loss.
         draws: number of seeds to average over.
 
@@ -151,6 +151,7 @@ def audit_pyro(
     objective = sites.objective(with_kl=not pairs)
     other = "factors=[], which takes the KL from the latent sites"
     groups = [objective.group(factor) for factor in pairs]
+    prior_std = sites.prior_std if prior_std is None else prior_std
     case = Case(objective, groups, n_train, prior_std, draws, {}, count(n_batches), other)
     seen = apply_rules(case)
     if sites.broadcast:
