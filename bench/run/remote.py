@@ -11,7 +11,6 @@ import dataclasses
 import logging
 import multiprocessing
 import os
-import socket
 import tempfile
 import time
 import uuid
@@ -21,18 +20,13 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from bench.core.canonical import digest
-from bench.core.environment import harness_hash, source_hash
 from bench.core.errors import BenchError, ConfigError, FitCrashed, FitEnded, StoreError
 from bench.core.files import write_atomically
 from bench.core.store import Store
-from bench.data.inventory import list_datasets
-from bench.data.manifest import data_hashes
 from bench.plan import plugins
-from bench.plan.registry import manifests
 from bench.plan.seed_batches import checkpoint_key, fit_keys
-from bench.plan.source_code import source_files
 from bench.plan.trained_runs import TrainedRun
+from bench.run.alike import check_same, code_and_data
 from bench.run.child import do
 from bench.run.events import Event, Options, Started, Tick, recorded
 from bench.run.supervisor import POLL_S, Events, supervise
@@ -229,27 +223,6 @@ def _as_here(options: Options) -> Options:
             plugins.add_to_path(place)
     data_dir = options.data_dir if options.data_dir is not None and options.data_dir.is_dir() else None
     return dataclasses.replace(options, approaches=plugins.path(), data_dir=data_dir)
-
-
-def code_and_data(approach: str, data_dir: Path | None) -> dict[str, str]:
-    """Return what affects an approach's numbers on this machine: a hash of each, by a name for people.
-
-    Only the known hashes of data files are in it. Whoever reads a file compares its bytes with its hash.
-    """
-    files = source_files(approach) if approach in manifests() else []
-    return {
-        "code of the suite": harness_hash(),
-        f"code of {approach}": source_hash(files),
-        "list of data files": digest(data_hashes()),
-        **{f"data set '{row.name}'": "present" for row in list_datasets(data_dir) if row.present},
-    }
-
-
-def check_same(expected: Mapping[str, str], found: Mapping[str, str]) -> None:
-    """Raise ConfigError if this machine (`found`) would give other numbers than that of the run (`expected`)."""
-    for name, value in expected.items():
-        if found.get(name) != value:
-            raise ConfigError(f"{socket.gethostname()} lacks the {name} of the run, or has another; put the same there")
 
 
 def _paths(store: Store, trained_runs: Sequence[TrainedRun]) -> dict[str, Path]:

@@ -11,9 +11,10 @@ from bench.core.errors import BenchError, ConfigError, FitCrashed, OutOfTime, St
 from bench.core.files import write_atomically
 from bench.core.store import Store
 from bench.plan.trained_runs import Selection, trained_runs
-from bench.run import remote
+from bench.run import alike, remote
+from bench.run.alike import check_same, code_and_data
 from bench.run.events import Options
-from bench.run.remote import Answer, Task, check_same, code_and_data, do_task
+from bench.run.remote import Answer, Task, do_task
 from bench.run.runner import run
 from tests.run.watching import Recorder
 from tools.archive import archive_folder
@@ -66,7 +67,7 @@ def test_a_machine_that_would_give_other_numbers_is_refused(found, words):
 
 def test_an_approach_that_a_worker_does_not_know_is_one_line(tmp_path, monkeypatch):
     expected = code_and_data("mlp", None)
-    monkeypatch.setattr(remote, "manifests", dict)
+    monkeypatch.setattr(alike, "manifests", dict)
     assert "lacks the code of mlp of the run" in str(do_task(fit_task(tmp_path, expected=expected)).error)
 
 
