@@ -14,13 +14,12 @@ from bench.core.streams import normals_
 from bench.interface import Task
 
 try:
-    pass
+    from implementations._mxnet import Prior, TrainingStep, layer_views, mx, mxnet_logits, nd, to_ndarray, to_tensor
 except MissingFramework as absent:
     pytest.skip(str(absent), allow_module_level=True)
 
 from documents_code import mxnet_bbb as document
 from implementations._kernels.layout import Layout
-from implementations._mxnet import Prior, TrainingStep, layer_views, mx, mxnet_logits, nd, to_ndarray, to_tensor
 from implementations.mxnet_bbb import MxnetBbb
 from tests.close import DOUBLE, close
 from tests.implementations.made_up import context_of, rows
