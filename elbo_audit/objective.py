@@ -172,7 +172,6 @@ class Objective(ABC):
         """Return the rows of each batch; raises AuditError if they are unknown, or batches cannot be compared.
 
         Of batches of several sizes, as loaders give that keep a short last one, those of the commonest size are kept.
-        If all sizes are unlike, each is cut to the smallest.
         """
         if len(self.batches) < 2:
             raise AuditError(f"{len(self.batches)} batch was given; the audit compares batches: give three")
@@ -185,10 +184,8 @@ class Objective(ABC):
             sizes.append(rows)
         kept, count = Counter(sizes).most_common(1)[0]
         if count == 1:
-            kept = min(sizes)
-            self.batches = [tuple(self.take(batch, range(kept))) for batch in self.batches]
-        else:
-            self.batches = [batch for batch, size in zip(self.batches, sizes, strict=True) if size == kept]
+            raise AuditError(f"batches of {sorted(sizes)} rows were given; give three of one size")
+        self.batches = [batch for batch, size in zip(self.batches, sizes, strict=True) if size == kept]
         if all(self._same(batch, self.batches[0]) for batch in self.batches[1:]):
             raise AuditError(
                 f"the {len(self.batches)} batches are all the same; the audit compares batches: give others"

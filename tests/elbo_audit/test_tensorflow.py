@@ -34,7 +34,7 @@ def network(kind, divisor):
 def loss_and_nll(model):
     return (
         lambda x, y: CROSS_ENTROPY(y, model(x)) + tf.add_n(model.losses),
-        lambda x, y: B * CROSS_ENTROPY(y, model(x)),
+        lambda x, y: x.shape[0] * CROSS_ENTROPY(y, model(x)),
     )
 
 
