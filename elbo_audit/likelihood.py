@@ -190,12 +190,12 @@ def _proportion(losses: Array, nlls: Array, freedom: int) -> tuple[float, float,
     weight = float((losses * nlls).sum() / max(np.square(nlls).sum(), 1e-300))
     left = _norm(losses - weight * nlls)
     error = left / math.sqrt(max(freedom, 1)) / max(_norm(nlls), 1e-300)
-    return weight, left / _norm(losses), error
+    return weight, left / max(_norm(losses), 1e-300), error  # without noise, losses may be equal
 
 
 def _rounding(losses: Array, smallest: Array, weight: float) -> float:
     """Return the share of the losses [draws, batches] that rounding of the loss and of the NLL may leave."""
-    return math.sqrt(losses.size) * float(smallest[0] + abs(weight) * smallest[1]) / _norm(losses)
+    return math.sqrt(losses.size) * float(smallest[0] + abs(weight) * smallest[1]) / max(_norm(losses), 1e-300)
 
 
 def _by_gradients(objective: Objective, draws: int) -> DataWeight:

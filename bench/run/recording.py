@@ -36,7 +36,8 @@ def why_again(record: Record, store: Store, data_dir: Path | None = None, lackin
 
     It keeps the record if the outcome is final, the versions are today's, no data set that the record lacked is present
     now, and the record lacks no metric. Without `lacking`, a record that lacks one is made again only from a kept fit:
-    a metric that is added must not train every recipe of a folder again.
+    a metric that is added must not train every recipe of a folder again. Nor is one that has numbers of a
+    data set that is not present now.
 
     Args:
         record: the stored record.
@@ -50,9 +51,18 @@ def why_again(record: Record, store: Store, data_dir: Path | None = None, lackin
         return why
     if is_data_present(record.missing, data_dir):
         return "a data set that it lacked is present"
-    if (why := in_text(lacks(record))) and (lacking or store.has_fit(record.fit_key)):
-        return why
-    return "lacks scores of its rows" if lacking and lacks_scores(record, store) else ""
+    why = in_text(lacks(record)) if lacking or store.has_fit(record.fit_key) else ""
+    if not why and lacking and lacks_scores(record, store):
+        why = "lacks scores of its rows"
+    return "" if why and not lacking and would_lose(record, data_dir) else why
+
+
+def would_lose(record: Record, data_dir: Path | None) -> bool:
+    """Return whether a record has numbers of an optional data set that is not present now."""
+    names = {key.partition("/")[0] for key in record.metrics}
+    from bench.data.inventory import list_datasets  # as below
+
+    return any(row.name in names and row.optional and not row.present for row in list_datasets(data_dir))
 
 
 def lacks_scores(record: Record, store: Store) -> bool:

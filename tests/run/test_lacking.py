@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -116,6 +117,18 @@ def test_without_the_fit_it_is_trained_again_only_if_asked_for(made):
     assert len(watcher.of(EpochEnded)) == 1
     assert "mnist/brier" in Store(store.root).find(record).metrics
     assert [one.was_there for one in smoke(store.root, lacking=True)[0]] == [True] * 3
+
+
+def test_numbers_of_a_data_set_that_is_not_present_now_are_not_given_up_for_a_metric(made, monkeypatch):
+    """As of notMNIST, measured on another machine."""
+    store, record = made
+    elsewhere = {**without(record, "mnist/brier").metrics, "notmnist459/refusal_rate": 0.5}
+    lacks_one = structs.replace(record, sha256="", metrics=elsewhere, missing={})
+    for present in (False, True):
+        row = SimpleNamespace(name="notmnist459", optional=True, present=present)
+        monkeypatch.setattr("bench.data.inventory.list_datasets", lambda _, row=row: [row])
+        assert why_again(lacks_one, store).startswith("lacks metric") == present
+        assert why_again(lacks_one, store, lacking=True).startswith("lacks metric")
 
 
 def test_a_training_that_fails_leaves_the_record_that_lacked_a_metric(made, monkeypatch):
