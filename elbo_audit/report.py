@@ -29,10 +29,15 @@ class ElboReport:
         return all(finding.outcome != "fails" for finding in self.findings)
 
     @property
+    def judged(self) -> bool:
+        """Return whether the audit saw how often the KL counts. Without it, `ok` says nothing of the KL."""
+        return any(f.rule == "kl-scale" and f.outcome in ("passes", "fails") for f in self.findings)
+
+    @property
     def numbers(self) -> dict[str, float]:
         """Return what was measured: kl_per_epoch (1 for an ELBO), data_weight, prior_std."""
         measured = {finding.rule: finding.measured for finding in self.findings}
-        return {name: measured[rule][key] for name, (rule, key) in _NUMBERS.items() if key in measured[rule]}
+        return {name: measured[rule][key] for name, (rule, key) in _NUMBERS.items() if key in measured.get(rule, {})}
 
     @property
     def kl_weights(self) -> dict[str, float]:
@@ -54,6 +59,7 @@ class ElboReport:
         """Return the report as numbers and words that JSON can hold."""
         return {
             "ok": self.ok,
+            "judged": self.judged,
             "numbers": self.numbers,
             "kl_weights": self.kl_weights,
             "advice": self.advice,
@@ -76,14 +82,18 @@ class ElboReport:
         return sorted(failed, key=lambda finding: finding.rule not in _FIRST)
 
     def __str__(self) -> str:
-        """Return at most ten lines: what fails, with its cause first; the numbers; what is not measured; the rest."""
-        lines: dict[str, list[str]] = {}  # rules by what is said of them: several may have one reason
+        """Return at most ten lines: what fails, cause first; a KL that is not judged; numbers; what is not measured."""
+        lines: dict[tuple[str, str], list[str]] = {}  # rules by what is said of them: several may have one reason
         numbers = dict(_NUMBERS.values())
         shown = [f for f in self.findings if f.outcome == "passes" and f.rule in numbers]
-        for finding in [*self._failed, *shown, *(f for f in self.findings if f.outcome == "not measured")]:
-            lines.setdefault(f"{finding.outcome:<12}  {finding.words()}", []).append(finding.rule)
+        unjudged = {} if self.judged else {f.words(): "KL not judged" for f in self.findings if f.rule == "kl-scale"}
+        hidden = [f for f in self.findings if f.outcome != "fails" and f.words() in unjudged]
+        unseen = [f for f in self.findings if f.outcome == "not measured" and f not in hidden]
+        for finding in [*self._failed, *hidden, *shown, *unseen]:
+            label = unjudged.get(finding.words(), finding.outcome)
+            lines.setdefault((label, finding.words()), []).append(finding.rule)
         rest = [f.rule for f in self.findings if f.outcome == "passes" and f.rule not in numbers]
-        told = [f"{words} [{', '.join(rules)}]" for words, rules in lines.items()]
+        told = [f"{label:<12}  {words} [{', '.join(rules)}]" for (label, words), rules in lines.items()]
         told += [f"passes        {', '.join(rest)}"] if rest else []
         more = len(told) - _LINES
         return "\n".join(told if more <= 0 else [*told[: _LINES - 1], f"and {more + 1} more: report.findings"])

@@ -7,6 +7,7 @@ import pytest
 
 import elbo_audit
 from elbo_audit.findings import Finding
+from elbo_audit.report import ElboReport
 from elbo_audit.rules import RULES
 
 AFTER = "; import sys; print(*sorted({'torch', 'pyro', 'numpy', 'bench'} & sys.modules.keys()))"
@@ -43,3 +44,19 @@ def test_every_public_name_is_there():
                 raise
     with pytest.raises(AttributeError, match="has no attribute 'audit_keras'"):
         elbo_audit.audit_keras  # noqa: B018 - looking the name up raises
+
+
+@pytest.mark.parametrize(
+    ("outcome", "judged", "first"),
+    [
+        ("passes", True, "passes        once [kl-scale]"),
+        ("not measured", False, "KL not judged  once [kl-scale, kl-sign]"),
+        ("not applicable", False, "KL not judged  once [kl-scale, kl-sign]"),
+    ],
+)
+def test_a_report_whose_kl_was_not_judged_begins_with_it(outcome, judged, first):
+    other = [Finding("wrong-likelihood", "mine", "passes", "1 times"), Finding("unused-layer", "mine", "passes", "all")]
+    found = ElboReport((*other, *(Finding(rule, "mine", outcome, "once") for rule in ("kl-scale", "kl-sign"))))
+    assert found.ok
+    assert found.judged is found.to_dict()["judged"] is judged
+    assert first in str(found).splitlines()[0 if not judged else 1]

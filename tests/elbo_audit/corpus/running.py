@@ -94,5 +94,5 @@ def _cell(objective: Objective, told: Told) -> str:
         return "caught" if near else "caught, other number"
     if told.fails:
         return "another rule"
-    withheld = told.kl is None and "not measured" in told.text
+    withheld = told.kl is None and "KL not judged" in told.text
     return "withheld as expected" if wanted.withheld and withheld else "missed, KL withheld" if withheld else "missed"
