@@ -78,8 +78,10 @@ def _table(arguments: argparse.Namespace) -> int:
         write_tables(made.values(), reading.folder(arguments, "tables"), below=arguments.results)
     if arguments.readme is not None:
         from bench.show.page.findings import sentences  # here: a table needs no sentences of the page
+        from bench.show.page.urls import links, project_urls
 
-        differs = update_readme(arguments.readme, made, sentences(inputs), check=arguments.check)
+        texts = {**sentences(inputs), "links": links(project_urls())}
+        differs = update_readme(arguments.readme, made, texts, check=arguments.check)
         if differs and arguments.check:
             print(f"error: the tables in {arguments.readme} are not those of the records", file=sys.stderr)
             return FAILED

@@ -1,6 +1,5 @@
 """The gate's file: the committed one, and files with mistakes."""
 
-import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -88,16 +87,6 @@ def test_what_is_wrong_is_named(tmp_path, old, new, message):
 
 
 ROOT = Path(__file__).resolve().parents[2]
-
-
-def test_the_example_for_a_ci_does_what_its_head_says():
-    text = (ROOT / "docs" / "ci-example.yml").read_text()
-    assert "\non:\n  push:\n    branches: [main]\n  pull_request:\n\n" in text
-    jobs = dict(re.findall(r"^  (\w+):\n    (\S.*)$", text.split("\njobs:\n")[1], re.MULTILINE))
-    assert jobs == {"check": "runs-on: ubuntu-latest", "gate": "if: github.event_name == 'pull_request'"}
-    head = " ".join(line.removeprefix("# ") for line in text.splitlines() if line.startswith("# "))
-    assert "tests, lint and types on pull requests and on every push to main, the gate" in head
-    assert "on pull requests only" in head
 
 
 def test_a_ci_run_that_ends_before_its_gate_leaves_no_earlier_gates_files(tmp_path):
