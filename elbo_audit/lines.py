@@ -4,17 +4,29 @@ from __future__ import annotations
 
 import inspect
 import re
+from collections.abc import Callable
 from pathlib import Path
 
-_NAMES = re.compile(r"(?i)(?<![a-z])(kl|kld|kl_\w+|\w+_kl|complexity\w*|log_q\w*)(?![a-z])")
+_KL = r"(?<![a-z])(?:kl|kld|kl_\w+|\w+_kl|complexity\w*|log_q\w*)(?![a-z])"
+_NAMED = re.compile(rf"(?i){_KL}")
+_WEIGHED = re.compile(rf"(?i)[-+*/]=?\s*\(*[\w.]*{_KL}|{_KL}[\w.()\[\]]*\s*[-+*/]")  # added, or multiplied
+_SAID = re.compile(r"""#.*|(["']).*?\1""")  # comments, and text
 
 
-def line_of_kl(function: object) -> str:
-    """Return file, number and text of the last line that names the KL; '' without one, or without a source."""
+def line_of_kl(function: Callable[..., object] | None) -> str:
+    """Return file, number and text of the last line that weighs or adds the KL, else of the last that names it.
+
+    '' without one, or without a source.
+    """
+    if function is None:
+        return ""
     try:
-        lines, first = inspect.getsourcelines(function)  # type: ignore[arg-type]  # TypeError for what is no function
-        name = Path(inspect.getsourcefile(function) or "").name  # type: ignore[arg-type]  # likewise
+        lines, first = inspect.getsourcelines(function)
+        name = Path(inspect.getsourcefile(function) or "").name
     except (OSError, TypeError):
         return ""
-    hits = [(first + k, line.strip()) for k, line in enumerate(lines) if _NAMES.search(line.partition("#")[0])]
-    return f"{name}:{hits[-1][0]}: {hits[-1][1]}" if hits else ""
+    for pattern in (_WEIGHED, _NAMED):
+        hits = [k for k, line in enumerate(lines) if pattern.search(_SAID.sub("", line))]
+        if hits:
+            return f"{name}:{first + hits[-1]}: {lines[hits[-1]].strip()}"
+    return ""

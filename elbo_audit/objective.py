@@ -55,7 +55,7 @@ class Objective(ABC):
         self.batch_size = self._rows()
         self.terms = terms  # that `_evaluate` can give
         self.is_divisible = True  # whether rows of a batch can be taken apart and given again
-        self.source: object = None  # the user's function that computes the loss
+        self.source: Callable[..., object] | None = None  # the user's function that computes the loss
         self._is_moved = False
 
     @abstractmethod

@@ -144,3 +144,42 @@ def test_the_line_that_names_the_kl_is_shown(model):
     number = loss.__code__.co_firstlineno + 2
     assert f"the line to change may be test_advice.py:{number}: return nll + model.kl()" in detail
     assert line_of_kl(len) == line_of_kl(model.nll) == ""
+
+
+def logged(nll, kl, n, log=print):
+    loss = nll + kl / n  # the KL
+    log("kl * 1", kl)
+    return loss
+
+
+def multiplied(model):
+    beta = 0.1
+    kl_term = beta * model.kl()
+    assert kl_term is not None
+    return kl_term
+
+
+def augmented(loss, layers):
+    for layer in layers:
+        loss += layer.kl_loss()
+    log_q = len(layers)
+    return loss, log_q
+
+
+def named_alone(model):
+    kl = model.divergence()
+    assert kl is not None
+    return model
+
+
+@pytest.mark.parametrize(
+    ("function", "text"),
+    [
+        (logged, "loss = nll + kl / n  # the KL"),
+        (multiplied, "kl_term = beta * model.kl()"),
+        (augmented, "loss += layer.kl_loss()"),
+        (named_alone, "assert kl is not None"),
+    ],
+)
+def test_the_line_that_weighs_the_kl_comes_before_one_that_names_it(function, text):
+    assert line_of_kl(function).endswith(f": {text}")

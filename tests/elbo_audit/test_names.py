@@ -142,3 +142,12 @@ def test_a_rule_that_was_not_applied_has_no_finding(model):
         report.of("kl-scael")
     with pytest.raises(AuditError, match="unknown rule of this audit 'overlap'"):
         report.of("overlap")
+
+
+def test_a_name_that_pairs_with_nothing_is_said_first(model):
+    late = torch.full((3,), -1.0, requires_grad=True)
+    named = [*model.named_parameters(), ("late_rho", late)]
+    report = elbo_audit.audit_torch(
+        lambda x, y: model.elbo(x, y) + 0 * late.sum(), named, batches(), N_TRAIN, nll=model.nll
+    )
+    assert "KL not judged  late_rho is named as a scale and has no mean; give factors=" in str(report)

@@ -33,6 +33,22 @@ def test_right(assert_elbo):
 
 def test_wrong(assert_elbo):
     assert_elbo(audited(10))
+
+
+def unnamed(times=1):  # no name says what is a mean and what a scale
+    return audit_torch(lambda x: nll(x) + times * kl() / 10, [("a", mu), ("b", rho)], batches, 200, nll=nll)
+
+
+def test_unseen(assert_elbo):
+    assert_elbo(unnamed())
+
+
+def test_unseen_is_allowed(assert_elbo):
+    assert_elbo(unnamed(), unjudged=True)
+
+
+def test_a_failure_is_not_allowed(assert_elbo):
+    assert_elbo(audited(10), unjudged=True)
 """
 
 
@@ -40,9 +56,13 @@ def test_a_report_that_is_not_ok_fails_the_test_with_its_first_line(tmp_path):
     (tmp_path / "test_objective.py").write_text(TESTS)
     top = Path(__file__).parents[2]
     asked = [sys.executable, "-m", "pytest", "-p", "elbo_audit.pytest_plugin", "--tb=short", str(tmp_path)]
-    alone = {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTHONPATH": str(top)}
+    alone = {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTHONPATH": str(top), "COLUMNS": "200"}
     ended = subprocess.run(asked, cwd=tmp_path, env=alone, capture_output=True, text=True, check=False)
     assert ended.returncode == 1, ended.stdout
-    assert "1 failed, 1 passed" in ended.stdout
+    assert "3 failed, 2 passed" in ended.stdout
     assert "Traceback" not in ended.stdout
     assert "10 times" in ended.stdout
+    summary = [line for line in ended.stdout.splitlines() if line.startswith("FAILED")]
+    told = {line.split("::")[1].split(" - ")[0]: line for line in summary}
+    assert set(told) == {"test_wrong", "test_unseen", "test_a_failure_is_not_allowed"}
+    assert "KL not judged" in told["test_unseen"]
