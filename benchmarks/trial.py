@@ -21,24 +21,24 @@ from bench.core.text import WHOLE
 from bench.judge.alternatives.named import Alternative, alternatives, learns_what_is_measured
 from bench.judge.alternatives.weighing import COMMON, PUBLISHED, by_seed
 from bench.judge.claims import Claim, measured_key
-from bench.judge.comparison import AGREES, ALPHA, COARSE, DIFFERS, ENOUGH
+from bench.judge.comparison import ALPHA, CANNOT_TELL, CONFIRMED, CONTRADICTED, ENOUGH
 from bench.judge.results import Results
 from bench.judge.samples import Samples
 from bench.judge.stats.rule import is_exact, judge_one
+from bench.judge.stats.verdicts import end_results
 from bench.plan.manifests import ApproachManifest
 from bench.show.inputs import Inputs
 from bench.show.table import Number, Table
-from bench.show.tables.alternatives import end_results
 from bench.show.tables.render import render
 
 TRUE = "true"
 COLUMNS = ("approach", "reports from", "told apart")
-COUNTED = (DIFFERS, AGREES, COARSE)
+COUNTED = (CONTRADICTED, CANNOT_TELL, CONFIRMED)
 CAPTION = (
     "Each report is a run of ours whose recipe is known, judged as if the document had printed it. True: a seed of the "
     "published recipe, judged by its other seeds. The others are false: a seed of another recipe (+NAME: the published "
     "recipe with that change) or of a control, judged by the published recipe's seeds in the same protocol. Told "
-    f"apart: reports with at least one claim that differs; of the true ones, at most {ALPHA:.0%} should be. The other "
+    f"apart: reports with at least one contradicted claim; of the true ones, at most {ALPHA:.0%} should be. The other "
     "columns count the claims with each verdict."
 )
 
@@ -57,8 +57,8 @@ class Trial:
 
     @property
     def n_told(self) -> int:
-        """Return how many reports are told apart: at least one claim differs."""
-        return sum(DIFFERS in outcomes for outcomes in self.reports)
+        """Return how many reports are told apart: at least one claim is contradicted."""
+        return sum(CONTRADICTED in outcomes for outcomes in self.reports)
 
     def count(self, outcome: str) -> int:
         """Return how many claims of all reports have an outcome."""

@@ -23,7 +23,8 @@ from bench.judge.comparison import ALPHA, LEVEL, Reported, against_reported, hol
 from bench.judge.samples import Samples
 from bench.judge.stats.curves import curve_on_scale
 from bench.judge.stats.joint import SHRINKAGE, joint_p
-from bench.judge.stats.rule import OnScale, Verdict
+from bench.judge.stats.on_scale import OnScale
+from bench.judge.stats.rule import Verdict
 from bench.judge.stats.scales import IDENTITY, LOG, Scale, to_scale
 from bench.show.inputs import Inputs
 
@@ -58,7 +59,7 @@ def _tables(arguments: argparse.Namespace) -> int:
     print(f"\n{TITLE}\n|---|---:|---:|---:|---:|---:|")
     verdicts = Inputs(arguments.results).judgement
     logarithmic = [verdict for verdict in verdicts.points if verdict.scale == LOG]  # no end result has this scale
-    for name, found in _by_scale([*verdicts.ends, *verdicts.lasts, *logarithmic]):
+    for name, found in _by_scale([*verdicts.ends, *logarithmic]):
         print(_coverage_line(name, found))
     return 0
 
@@ -74,7 +75,7 @@ def _source(name: str) -> np.random.Generator:
 def _rates(times: int) -> Iterator[tuple[str, list[float]]]:
     """Yield the title of each simulation and its rate for each number of seeds."""
     for r in CORRELATIONS:
-        title = f"any of {CLAIMS} true claims that correlate by {r:g} differs"
+        title = f"any of {CLAIMS} true claims that correlate by {r:g} is contradicted"
         yield title, [_any_differs(r, k, times) for k in SEEDS]
     for r in CORRELATIONS:
         title = f"a true curve of {EPOCHS} epochs that correlate by {r:g} has p < .05"

@@ -109,7 +109,7 @@ def _of_claim(name: str, verdicts: Sequence[Verdict]) -> Verdict:
     """
     ids = {verdict.claim.id: verdict for verdict in verdicts}
     known = {_with_approach(verdict.claim): verdict for verdict in reversed(verdicts)} | ids
-    short = [claim for claim, text in load_short_names().items() if text == name.removesuffix(" *") and claim in ids]
+    short = [claim for claim, text in load_short_names().items() if text == name and claim in ids]
     if len(short) == 1:
         return ids[short[0]]
     if short:

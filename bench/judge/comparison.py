@@ -33,7 +33,7 @@ LEVEL = 0.95
 ALPHA = 0.05
 POWER = 0.8  # a test that rejects with this probability counts as able to see a shift
 ENOUGH = 5  # seeds
-AGREES, COARSE, DIFFERS = "agrees", "agrees, coarsely", "differs"
+CONFIRMED, CONTRADICTED, CANNOT_TELL = "confirmed", "contradicted", "no single run can tell"
 ROUNDED = 1e-12  # share of the largest number: a smaller standard deviation of differences is mere rounding
 
 K = TypeVar("K", bound=Hashable)
@@ -63,7 +63,6 @@ class Estimate:
     error: float  # standard error of the difference; 0 without a spread
     freedom: float  # degrees of freedom; 0 for one seed
     has_spread: bool = True  # whether the seeds show how much chance moves the difference
-    is_of_means: bool = True  # False: one side is a single run
 
     @property
     def n(self) -> int:
@@ -119,14 +118,6 @@ class Estimate:
 
         return float(special.nctdtrinc(self.freedom, 1 - POWER, quantile(1 - level / 2, self.freedom))) * self.error
 
-    def outcome(self, margin: float, p_adjusted: float) -> str:
-        """Return whether the numbers differ, agree within the margin, or agree coarsely, if there are enough seeds."""
-        if p_adjusted < ALPHA:
-            return DIFFERS
-        if self.is_of_means:
-            return AGREES if self.equivalence_p(margin) < ALPHA else COARSE
-        return AGREES if abs(self.difference) + (self.half_width() or 0.0) <= margin else COARSE
-
 
 def against_reported(ours: Samples, reported: Reported) -> Estimate:
     """Compare at least two runs of ours with a reported number."""
@@ -136,11 +127,17 @@ def against_reported(ours: Samples, reported: Reported) -> Estimate:
     if reported.sd is None:
         # Equal seeds cannot judge another number that is of one run.
         has_spread = ours.sd > 0 or distance == 0
-        return Estimate(ours, Samples(), distance, one_more_error(ours.sd, ours.n), ours.n - 1, has_spread, False)
-    parts = [(ours.sd**2 / ours.n, ours.n - 1), (reported.sd**2 / reported.n_runs, reported.n_runs - 1)]
+        return Estimate(ours, Samples(), distance, one_more_error(ours.sd, ours.n), ours.n - 1, has_spread)
+    error, freedom = welch((ours.sd, ours.n), (reported.sd, reported.n_runs))
+    return Estimate(ours, Samples(), distance, error, freedom)
+
+
+def welch(*groups: tuple[float, float]) -> tuple[float, float]:
+    """Return error and degrees of freedom of a difference of means, from each group's sd and number of runs."""
+    parts = [(sd**2 / n, n - 1) for sd, n in groups]
     error = math.sqrt(sum(variance for variance, _ in parts))
     below = sum(variance**2 / freedom for variance, freedom in parts)
-    return Estimate(ours, Samples(), distance, error, error**4 / below if below else math.inf)
+    return error, error**4 / below if below else math.inf
 
 
 def independent(first: Samples, second: Samples) -> Estimate:
@@ -170,13 +167,13 @@ def paired(before: Mapping[int, float], after: Mapping[int, float]) -> Estimate 
     return Estimate(first, second, mean, sd / math.sqrt(n), n - 1, has_spread)
 
 
-def one_more_error(sd: float, n: int) -> float:
+def one_more_error(sd: float, n: float) -> float:
     """Return the standard error of one more run minus the mean of n runs with this standard deviation."""
     return sd * math.sqrt(1 + 1 / n)
 
 
-def holm(p_values: Mapping[K, float]) -> dict[K, float]:
-    """Return the adjusted p-value of each hypothesis.
+def holm(p_values: Mapping[K, float], n: int = 0) -> dict[K, float]:
+    """Return the adjusted p-value of each hypothesis, of `n` in all; those without a p-value count as p = 1.
 
     The smallest p-value is multiplied by the number of hypotheses n, the next one by n - 1, and so on. No adjusted
     p-value is below that of a smaller p-value.
@@ -186,14 +183,14 @@ def holm(p_values: Mapping[K, float]) -> dict[K, float]:
     adjusted: dict[K, float] = {}
     largest = 0.0
     for rank, name in enumerate(sorted(p_values, key=lambda name: p_values[name])):
-        largest = max(largest, min(1.0, (len(p_values) - rank) * p_values[name]))
+        largest = max(largest, min(1.0, (max(n, len(p_values)) - rank) * p_values[name]))
         adjusted[name] = largest
     return adjusted
 
 
-def holm_over(estimates: Mapping[K, Estimate | None]) -> dict[K, float]:
-    """Return the adjusted p-value of each estimate that can be tested; the others have none and do not count."""
-    return holm({name: one.p for name, one in estimates.items() if one is not None and one.is_testable})
+def holm_over(estimates: Mapping[K, Estimate | None], n: int = 0) -> dict[K, float]:
+    """Return the adjusted p-value of each estimate that can be tested, of `n` hypotheses in all; others have none."""
+    return holm({name: one.p for name, one in estimates.items() if one is not None and one.is_testable}, n)
 
 
 def leaves_unit_interval(low: float, high: float) -> bool:

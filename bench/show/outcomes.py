@@ -1,6 +1,6 @@
 """How outcomes of verdicts are shown on the terminal, in tables, figures and the page: colours, markers and reasons.
 
-Agreement is blue, difference orange-red (Okabe & Ito 2008, "Color Universal Design"), an open outcome grey.
+Confirmed is blue, contradicted orange-red (Okabe & Ito 2008, "Color Universal Design"), an open outcome grey.
 """
 
 from __future__ import annotations
@@ -9,20 +9,22 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from bench.judge.comparison import AGREES, COARSE, DIFFERS, ENOUGH
+from bench.judge.comparison import CANNOT_TELL, CONFIRMED, CONTRADICTED, ENOUGH
 from bench.judge.stats.curves import Curve
-from bench.judge.stats.rule import EXACT, NOT_EXACT, NOT_RUN, OUTCOMES, TOO_FEW, OnScale, Verdict, distance_from_print
-from bench.judge.stats.scales import scale_of
+from bench.judge.stats.on_scale import OnScale
+from bench.judge.stats.rule import EXACT, NOT_EXACT, NOT_RUN, OUTCOMES, TOO_FEW, Verdict, distance_from_print
+from bench.judge.stats.scales import LOG, scale_of
 
-LANDS = "even one more run of ours would land within the margin"
-SCATTER = "it looks like one of our runs, but our runs scatter so much that we could have missed a shift that matters"
+LANDS = "95 of 100 new runs of ours would land within the margin"
+CHANCE = "chance does not explain the difference, p < .05"
+UNSETTLED = "neither confirmed nor contradicted"
 PRINTED = "computed, not trained; the printed digits"
 
 
 class VerdictLook(NamedTuple):
     """How an outcome is shown."""
 
-    tone: str  # "good", "coarse", "bad" or "open"
+    tone: str  # "good", "bad" or "open"
     light: str  # colour on white; 3 to 1 against it at least
     dark: str  # colour on near black
     marker: str  # in figures
@@ -32,9 +34,9 @@ class VerdictLook(NamedTuple):
 
 LOOKS = {
     EXACT: VerdictLook("good", "#004B75", "#9CD0F5", "*", "full", f"{PRINTED} come out"),
-    AGREES: VerdictLook("good", "#0072B2", "#56A8E0", "o", "full", f"{LANDS}, the difference that would matter"),
-    COARSE: VerdictLook("coarse", "#4098CC", "#3A86B8", "D", "none", SCATTER),
-    DIFFERS: VerdictLook("bad", "#B84700", "#F08A4B", "X", "full", "chance does not explain the difference, p < .05"),
+    CONFIRMED: VerdictLook("good", "#0072B2", "#56A8E0", "o", "full", f"{LANDS}, the difference that would matter"),
+    CONTRADICTED: VerdictLook("bad", "#B84700", "#F08A4B", "X", "full", CHANCE),
+    CANNOT_TELL: VerdictLook("open", "#6A727A", "#8E989F", "$?$", "full", UNSETTLED),
     NOT_EXACT: VerdictLook("bad", "#7A2E00", "#FFB184", "P", "full", f"{PRINTED} do not come out"),
     TOO_FEW: VerdictLook(
         "open", "#7F878E", "#79838C", "o", "none", f"fewer than {ENOUGH} seeds, equal seeds, or one without a number"
@@ -44,7 +46,7 @@ LOOKS = {
 
 
 def tone(outcome: str) -> str:
-    """Return "good", "coarse", "bad" or "open"; a text that is no outcome is "open"."""
+    """Return "good", "bad" or "open"; a text that is no outcome is "open"."""
     return LOOKS[outcome].tone if outcome in LOOKS else "open"
 
 
@@ -56,14 +58,10 @@ def css() -> str:
 
 
 def counts(verdicts: Iterable[Verdict | Curve]) -> str:
-    """Return how often each outcome occurs: "3 agree, 1 agrees coarsely, 2 differ", or "none"."""
+    """Return how often each outcome occurs: "3 confirmed, 1 contradicted, 2: no single run can tell", or "none"."""
     found = Counter(verdict.outcome for verdict in verdicts)
-    return ", ".join(_counted(found[outcome], outcome) for outcome in OUTCOMES if found[outcome]) or "none"
-
-
-def _counted(count: int, outcome: str) -> str:
-    said = outcome.replace(",", "")
-    return f"{count} {said if count == 1 else said.replace('agrees', 'agree').replace('differs', 'differ')}"
+    texts = {outcome: f"{found[outcome]}{':' * (outcome == CANNOT_TELL)} {outcome}" for outcome in OUTCOMES}
+    return ", ".join(texts[outcome] for outcome in OUTCOMES if found[outcome]) or "none"
 
 
 def why(one: Verdict | Curve) -> str:
@@ -72,15 +70,40 @@ def why(one: Verdict | Curve) -> str:
 
 
 def how_far(one: Verdict | Curve) -> str:
-    """Return how far a report that differs lies from our runs."""
-    if isinstance(one, Verdict):
-        return f"differs by {one.in_words(one.on_scale.estimate.difference)}" if one.on_scale else DIFFERS
-    on_scale = one.on_scale
-    return (
-        f"differs by {on_scale.estimate.difference / on_scale.margin:.3g} margins"
-        if on_scale and on_scale.margin
-        else DIFFERS
-    )
+    """Return how far a contradicted report lies from our runs."""
+    if one.on_scale is None:
+        return CONTRADICTED
+    return f"contradicted by {_distance(one, one.on_scale)}"
+
+
+def _distance(one: Verdict | Curve, on_scale: OnScale) -> str:
+    """Return D as text: in the claim's unit, on scale log as a factor, for a curve in margins."""
+    if isinstance(one, Curve):
+        return f"{on_scale.estimate.difference / on_scale.margin:.3g} margins" if on_scale.margin else "no margin"
+    if one.scale == LOG:
+        return one.in_words(on_scale.estimate.difference)
+    return f"{on_scale.distance_in_unit:.2g}"
+
+
+def seeds_that_settle(on_scale: OnScale) -> str:
+    """Return the number of seeds with which one more run would land within the margin, as text."""
+    n = on_scale.seeds_to_settle
+    return "no number of seeds" if n is None else f"{n} seeds"
+
+
+def in_brief(on_scale: OnScale) -> str:
+    """Say in a few words why our runs neither confirm nor contradict a report."""
+    if not on_scale.is_sharp:
+        return f"{seeds_that_settle(on_scale)} can"
+    return "near the edge"
+
+
+def _unsettled(on_scale: OnScale) -> str:
+    """Say why our runs neither confirm nor contradict a report."""
+    if on_scale.is_sharp:
+        return "near the edge: some numbers that print so lie beyond the margin of some runs of ours"
+    why_not = "our runs scatter by more than the margin" if on_scale.scatters else "too few digits are printed"
+    return f"{why_not}; {seeds_that_settle(on_scale)} can settle it"
 
 
 def _why_claim(verdict: Verdict) -> str:
@@ -94,16 +117,16 @@ def _why_claim(verdict: Verdict) -> str:
         return f"{worst:.2g} outside the printed digits" if worst else "inside the printed digits"
     if verdict.outcome == TOO_FEW or on_scale is None:
         return _what_is_missing(verdict)
-    if verdict.outcome == DIFFERS:
+    if verdict.outcome == CONTRADICTED:
         return how_far(verdict) + _less(on_scale)
-    if verdict.outcome == AGREES:
+    if verdict.outcome == CONFIRMED:
         of_means = "the means of both groups of runs differ by less than the margin"
         return LANDS if on_scale.reported.sd is None else of_means
-    return f"shifts below {verdict.in_words(on_scale.estimate.resolution(verdict.level))} might not have shown"
+    return _unsettled(on_scale)
 
 
 def _less(on_scale: OnScale) -> str:
-    return ", less than the margin" if on_scale.estimate.difference <= on_scale.margin else ""
+    return ", less than the margin" if on_scale.is_within_margin else ""
 
 
 def _what_is_missing(verdict: Verdict) -> str:
@@ -125,11 +148,8 @@ def _why_curve(one: Curve) -> str:
         missing_value = next((row.sample.missing_value.reason for row in one.rows if row.sample.missing_value), "")
         missing_value = missing_value or ("the scale of an epoch cannot hold one of them" if fewest >= ENOUGH else "")
         return f"{fewest} seeds in every epoch" + (f"; {missing_value}" if missing_value else "")
-    if one.outcome == DIFFERS:
+    if one.outcome == CONTRADICTED:
         return how_far(one) + _less(on_scale)
-    if one.outcome == AGREES:
+    if one.outcome == CONFIRMED:
         return LANDS
-    share = (
-        f"{on_scale.estimate.resolution(one.level) / on_scale.margin:.2g} margins" if on_scale.margin else "any size"
-    )
-    return f"shifts below {share} might not have shown"
+    return _unsettled(on_scale)

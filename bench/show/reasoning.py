@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from bench.core.text import FRACTION, SIX, THREE, Digits, counted
 from bench.judge.claims import measured_key, print_interval
-from bench.judge.comparison import ALPHA, DIFFERS, ENOUGH
+from bench.judge.comparison import ALPHA, CONTRADICTED, ENOUGH
 from bench.judge.stats.curves import SEEN_BEFORE, Curve
-from bench.judge.stats.rule import TRIES, OnScale, Verdict, distance_from_print, is_exact
+from bench.judge.stats.on_scale import OnScale
+from bench.judge.stats.rule import TRIES, Verdict, distance_from_print, is_exact
 from bench.judge.stats.scales import IDENTITY, LOG, from_scale
 from bench.judge.stats.verdicts import Judgement
-from bench.show.outcomes import why
+from bench.show.outcomes import seeds_that_settle, why
 
 FOUR = Digits(significant=4)
 NAME_WIDTH = 14  # characters of the longest name of a step
@@ -48,8 +49,8 @@ def ours_text(verdict: Verdict) -> str:
 
 
 def outcome_text(one: Verdict | Curve) -> str:
-    """Return the outcome and its reason. For "differs", the reason says the outcome already."""
-    return why(one) if one.outcome == DIFFERS else f"{one.outcome}: {why(one)}"
+    """Return the outcome and its reason. For "contradicted", the reason says the outcome already."""
+    return why(one) if one.outcome == CONTRADICTED else f"{one.outcome}: {why(one)}"
 
 
 def explain(judgement: Judgement, verdict: Verdict, with_curve: bool = True) -> str:
@@ -148,9 +149,14 @@ def _precision(verdict: Verdict, on_scale: OnScale) -> list[str]:
     low, high = map(digits_of(verdict).text, ends)
     width = f"t({k - 1}, .975) s sqrt(1 + 1/{k})" if on_scale.reported.sd is None else "by Welch"
     r, level = on_scale.estimate.resolution(verdict.level), f"{verdict.level:.2g}"
+    seeds = seeds_that_settle(on_scale)
     return [
         _step("how sharply?", f"h = {width} = {h:.4g}: 95 % of further reports lie from {low} to {high}"),
         _step("resolution", f"R = {r:.4g}: a shift of the mean that is seen with 80 % power at level {level}"),
+        _step(
+            "settled by",
+            f"{seeds} can settle it, at this spread: then h + half of what prints alike <= M",
+        ),
     ]
 
 
@@ -167,16 +173,17 @@ def _decision(verdict: Verdict) -> list[str]:
 
 
 def _rule(on_scale: OnScale, p: float, level: float) -> list[str]:
-    d, h, m = on_scale.estimate.difference, on_scale.half_width, on_scale.margin
+    d, m, far_end = on_scale.estimate.difference, on_scale.margin, on_scale.farthest_distance + on_scale.half_width
     of = f"Holm over {round(ALPHA / level)} claims and curves of the document"
-    lines = [_step("differs?", f"{of}: adjusted p = {p:.3g} < {ALPHA}? {_yes(p < ALPHA)}")]
+    lines = [_step("contradicted?", f"{of}: adjusted p = {p:.3g} < {ALPHA}? {_yes(p < ALPHA)}")]
     same = on_scale.p_equivalence
     if p < ALPHA:
-        lines.append(_step("does it matter", f"D = {d:.4g} > M = {m:.4g}? {_yes(d > m)}"))
+        lines.append(_step("does it matter", f"D = {d:.4g} > M = {m:.4g}? {_yes(not on_scale.is_within_margin)}"))
     elif same is not None:
-        lines.append(_step("agrees?", f"two one-sided tests with M, p = {same:.3g} < {ALPHA}? {_yes(same < ALPHA)}"))
+        lines.append(_step("confirmed?", f"two one-sided tests with M, p = {same:.3g} < {ALPHA}? {_yes(same < ALPHA)}"))
     else:
-        lines.append(_step("agrees?", f"D + h = {d + h:.4g} <= M = {m:.4g}? {_yes(d + h <= m)}"))
+        far = f"E = {on_scale.farthest_distance:.4g} to the farthest number that is printed alike"
+        lines.append(_step("confirmed?", f"{far}; E + h = {far_end:.4g} <= M = {m:.4g}? {_yes(on_scale.would_land)}"))
     return lines
 
 
@@ -220,9 +227,11 @@ def as_json(judgement: Judgement, verdict: Verdict) -> dict[str, object]:
         "interval": verdict.interval,
         "scale": verdict.scale.name,
         "distance": on_scale and on_scale.estimate.difference,
+        "farthest_distance": on_scale and on_scale.farthest_distance,
         "half_width": on_scale and on_scale.half_width,
         "margin_on_scale": on_scale and on_scale.margin,
         "resolution": on_scale and on_scale.estimate.resolution(verdict.level),
+        "seeds_to_settle": on_scale and on_scale.seeds_to_settle,
         "level": verdict.level,
         "p": on_scale and on_scale.estimate.p,
         "p_adjusted": verdict.p_adjusted,

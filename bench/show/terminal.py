@@ -21,7 +21,7 @@ from bench.show.table import Table
 
 GAP, NARROW_GAP = 2, 1  # spaces between two columns of a table; NARROW_GAP if the table is too wide with GAP
 PIPE = 120  # width of the output in a pipe or a file, unless COLUMNS says otherwise
-STYLES = {"good": "green", "coarse": "cyan", "bad": "red", "open": "yellow"}  # by tone
+STYLES = {"good": "green", "bad": "red", "open": "yellow"}  # by tone
 COLOURED = "verdict"  # the only column whose entries are coloured
 IN_A_NAME = re.compile(r"(?<=\w)(?=\+[a-z])|(?<=\w[./-])(?=[a-z])")  # places where a long name may be broken
 BETWEEN = re.compile(r"\s+(?!\+-|\(\d+\))")  # spaces between words; "0.5 +-" and "0.1 (2)" count as one word

@@ -6,7 +6,7 @@ from msgspec import structs
 
 from bench.judge.alternatives.named import CORRECTED
 from bench.judge.claims import print_interval
-from bench.judge.comparison import AGREES, COARSE, DIFFERS
+from bench.judge.comparison import CANNOT_TELL, CONFIRMED, CONTRADICTED
 from benchmarks.trial import TRUE, as_printed, main, trial_table, trials
 from tests.judge.claims import BY_ID, Z, results
 from tests.synthetic import record
@@ -45,9 +45,9 @@ def test_true_reports_agree_and_those_of_a_recipe_far_away_differ():
     ours, theirs = (0.89 + 0.003 * source.normal(size=10)).tolist(), (0.962 + 0.003 * source.normal(size=10)).tolist()
     true, false = trials(results(seeds(ours), seeds(theirs, "corrected")), [FORCED])
     assert (true.kind, true.protocol, len(true.reports), true.n_told) == (TRUE, "published", 10, 0)
-    assert true.count(AGREES) + true.count(COARSE) == 10
+    assert true.count(CONFIRMED) + true.count(CANNOT_TELL) == 10
     assert (false.kind, false.truth, len(false.reports)) == (CORRECTED, "pyro_random_module corrected", 10)
-    assert (false.n_told, false.count(DIFFERS)) == (10, 10)
+    assert (false.n_told, false.count(CONTRADICTED)) == (10, 10)
 
 
 def test_the_seed_of_the_same_number_does_not_judge_its_own_report():
@@ -55,10 +55,10 @@ def test_the_seed_of_the_same_number_does_not_judge_its_own_report():
     values = [0.8951 + 0.001 * z for z in Z]
     claim = structs.replace(FORCED, precision_kind="exact")
     (true,) = trials(results(seeds([*values, 0.93])), [claim])
-    assert true.reports[5] == (DIFFERS,)
+    assert true.reports[5] == (CONTRADICTED,)
     # a false report of seed 5 is also judged by the five others
     _, false = trials(results(seeds([*values, 0.93]), seeds([0.93], "corrected", first=5)), [claim])
-    assert false.reports == ((DIFFERS,),)
+    assert false.reports == ((CONTRADICTED,),)
 
 
 def test_five_seeds_are_too_few_for_true_reports_and_just_enough_for_false_ones():

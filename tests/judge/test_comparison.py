@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from bench.judge.comparison import (
-    AGREES,
-    COARSE,
-    DIFFERS,
+    CANNOT_TELL,
+    CONFIRMED,
+    CONTRADICTED,
     POWER,
     Reported,
     against_reported,
@@ -107,12 +107,12 @@ def test_without_spread_on_both_sides_the_numbers_decide():
 @pytest.mark.parametrize(
     ("reported", "margin", "outcome"),
     [
-        (0.978, 0.005, AGREES),  # (.005 - .001) / se = 6.3
-        (0.985, 0.005, DIFFERS),  # .008 / se = 12.6
-        (0.9790, 0.005, DIFFERS),  # .002 / se = 3.16 > 2.306, though it is by less than the margin
-        (0.978, 0.0005, COARSE),  # .001 / se = 1.58 < 2.306, and more than the margin
-        (0.97705, 0.0013, AGREES),  # .00125 / se = 1.98 > 1.8595
-        (0.97705, 0.0012, COARSE),  # .00115 / se = 1.82
+        (0.978, 0.005, CONFIRMED),  # (.005 - .001) / se = 6.3
+        (0.985, 0.005, CONTRADICTED),  # .008 / se = 12.6
+        (0.9790, 0.005, CONTRADICTED),  # .002 / se = 3.16 > 2.306, though it is by less than the margin
+        (0.978, 0.0005, CANNOT_TELL),  # .001 / se = 1.58 < 2.306, and more than the margin
+        (0.97705, 0.0013, CONFIRMED),  # .00125 / se = 1.98 > 1.8595
+        (0.97705, 0.0012, CANNOT_TELL),  # .00115 / se = 1.82
     ],
 )
 def test_outcomes_of_reports_with_a_spread(reported, margin, outcome):

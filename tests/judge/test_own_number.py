@@ -12,9 +12,10 @@ from bench.core.store import Store
 from bench.judge.alternatives.own import OwnNumber, judge_own
 from bench.judge.alternatives.weighing import FAR_OUTSIDE, NOT_MEASURED
 from bench.judge.claims import print_interval
-from bench.judge.comparison import AGREES, DIFFERS
+from bench.judge.comparison import CANNOT_TELL, CONFIRMED, CONTRADICTED
 from bench.judge.stats.papers import claims_by_interpretation, load_papers, paper_claims
 from bench.judge.stats.scales import scale_of
+from bench.show.outcomes import why
 from bench.show.screens.verdict import own_json, own_text
 from tests.judge.claims import CLAIMS, Z, results
 from tests.synthetic import record
@@ -37,15 +38,15 @@ def judged(metric="accuracy", reported=".980", **changes):
     return judge_own(OwnNumber("mlp", metric, reported, **changes), RESULTS, CLAIMS)
 
 
-def test_a_number_like_ours_agrees_and_lies_far_outside_the_alternative():
+def test_a_number_like_ours_is_confirmed_and_lies_far_outside_the_alternative():
     # half-width 2.776 * .0005 * sqrt(1.2) = .0015, margin .005
     found = judged()
-    assert (found.key, found.verdict.outcome, found.verdict.claim.margin) == (ACCURACY, AGREES, 0.005)
+    assert (found.key, found.verdict.outcome, found.verdict.claim.margin) == (ACCURACY, CONFIRMED, 0.005)
     corrected, *rest = found.against.found
     assert corrected.finding == FAR_OUTSIDE  # (.99 - .9805) / .0005 = 19 standard deviations
     assert {one.finding for one in rest} == {NOT_MEASURED}
     text = own_text(found, 80)
-    assert "verdict       agrees: even one more run of ours would land within the margin" in text
+    assert "verdict       confirmed: 95 of 100 new runs of ours would land within the margin" in text
     assert max(map(len, text.splitlines())) <= 80
 
 
@@ -58,13 +59,41 @@ def test_equal_seeds_give_no_p():
     assert "one of ours?" not in text
 
 
-def test_a_number_unlike_ours_differs():
-    assert judged(reported=".985").verdict.outcome == DIFFERS
+def test_a_number_unlike_ours_is_contradicted():
+    assert judged(reported=".985").verdict.outcome == CONTRADICTED
+
+
+@pytest.mark.parametrize(
+    ("reported", "printed", "low", "high", "outcome"),
+    [  # half-width .0015, margin .005; without decimals, a share is in whole percent
+        ("1", "rounded", 0.995, 1.005, CONTRADICTED),
+        ("1", "truncated", 1.0, 1.01, CONTRADICTED),
+        ("0", "truncated", 0.0, 0.01, CONTRADICTED),
+        ("0", "rounded", -0.005, 0.005, CONTRADICTED),
+        ("1.0", "rounded", 0.95, 1.05, CANNOT_TELL),  # .03 from our mean to the far end
+        (".98", "rounded", 0.975, 0.985, CANNOT_TELL),  # .005
+        (".980", "rounded", 0.9795, 0.9805, CONFIRMED),
+    ],
+)
+def test_a_number_with_few_digits_confirms_nothing(reported, printed, low, high, outcome):
+    found = judged(reported=reported, printed=printed).verdict
+    interval = print_interval(found.claim)
+    assert (interval.low, interval.high) == (low, high)
+    assert found.outcome == outcome
+    assert "less than the margin" not in why(found)
+
+
+def test_how_many_seeds_settle_a_number_is_said():
+    # t(k - 1, .975) sqrt(1 + 1/k) .0005 <= margin: .00152 with five seeds, .00139 with six, never below .00098
+    for margin, said in [(0.005, "5 seeds"), (0.0014, "6 seeds"), (0.00097, "no number of seeds")]:
+        found = judged(reported=".9800", printed="exact", margin=margin)
+        assert f"settled by?   {said} can settle it" in own_text(found, 80)
+        assert own_json(found)["seeds_to_settle"] == (None if said.startswith("no") else int(said[0]))
 
 
 def test_another_recipe_has_the_published_one_as_its_alternative():
     found = judged(reported=".990", recipe="corrected")
-    assert (found.verdict.outcome, found.against.found[0].alternative.recipe) == (AGREES, "published")
+    assert (found.verdict.outcome, found.against.found[0].alternative.recipe) == (CONFIRMED, "published")
 
 
 @pytest.mark.parametrize(
@@ -151,7 +180,7 @@ def test_a_number_of_the_paper_is_judged_on_test_images_with_the_margin_of_its_t
     claims = [*CLAIMS, *claims_by_interpretation(paper_claims(load_papers()))]
     told = judge_own(OwnNumber("blundell_bbb", "error", ".0175"), found, claims)
     # half-width 2.776 * .0002 * sqrt(1.2) = .0006, margin .001
-    assert (told.key, told.verdict.outcome, told.verdict.claim.margin) == ("mnist/test10k/error", AGREES, 0.001)
+    assert (told.key, told.verdict.outcome, told.verdict.claim.margin) == ("mnist/test10k/error", CONFIRMED, 0.001)
     assert told.verdict.sample.mean == pytest.approx(0.0175)
     after_150 = next(one for one in told.against.found if one.alternative.recipe == "published+epochs-150")
     assert after_150.measured.mean == pytest.approx(0.02)  # read from the records of the longer fits
@@ -167,7 +196,7 @@ def test_the_command_takes_every_approach_that_has_records(tmp_path, capsys):
         store.write(with_error(seed, 0.0175 + 0.0002 * z, rest=0.02))
     own = ["verdict", "--results", str(tmp_path), "--metric", "error", "--reported", ".0175", "--approach"]
     assert main([*own, "blundell_bbb"]) == 0
-    assert "agrees: " in capsys.readouterr().out
+    assert "confirmed: " in capsys.readouterr().out
     assert main([*own, "deep_ensembl"]) == USAGE
     error = capsys.readouterr().err
     assert "blundell_bbb" in error
@@ -183,7 +212,7 @@ def test_the_command(tmp_path, capsys):
     assert "against what? " in capsys.readouterr().out
     assert main([*place, "--metric", "accuracy", "--reported", ".980", "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
-    assert (told["verdict"], told["key"], told["alternatives"][0]["finding"]) == (AGREES, ACCURACY, FAR_OUTSIDE)
+    assert (told["verdict"], told["key"], told["alternatives"][0]["finding"]) == (CONFIRMED, ACCURACY, FAR_OUTSIDE)
     for wrong in (
         ["--metric", "accuracy"],
         ["--metric", "accuracy", "--reported", ".98", "--margin", "-1"],

@@ -7,9 +7,11 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy import stats
 
-from bench.judge.comparison import AGREES, COARSE, DIFFERS, Reported, against_reported
+from bench.judge.comparison import CANNOT_TELL, CONFIRMED, CONTRADICTED, Reported, against_reported
 from bench.judge.samples import MissingValue, Samples
+from bench.judge.stats.on_scale import OnScale
 from bench.judge.stats.one_more_run import best_of_p
 from bench.judge.stats.rule import EXACT, NOT_EXACT, NOT_RUN, OUTCOMES, TOO_FEW, judge_one
 from bench.judge.stats.scales import (
@@ -23,10 +25,13 @@ from bench.judge.stats.scales import (
     width_in_unit,
     width_in_words,
 )
-from bench.show.outcomes import why
+from bench.show.outcomes import LANDS, why
 from tests.judge.claims import BY_ID, FINAL, FIVE
 
 HUNDRED = Scale("logit", 100)
+PRINT = Reported(0.0, 0.0)
+BEYOND = "some numbers that print so lie beyond the margin of some runs of ours"
+WIDE = "our runs scatter by more than the margin"
 
 
 @pytest.mark.parametrize(
@@ -133,10 +138,12 @@ def test_the_best_of_three_turns_with_the_direction():
 @pytest.mark.parametrize(
     ("reported", "margin", "outcome", "words"),
     [  # h = 3.0414 s = .0030414, R = .00412; the report's digits take 1e-7, float32's resolution
-        (0.978, 0.005, AGREES, "even one more run of ours would land within the margin"),  # .001 + .00304 <= .005
-        (0.979, 0.005, COARSE, "shifts below 0.0041 might not have shown"),  # .002 + .00304 > .005; t = 1.826, p = .14
-        (0.99, 0.005, DIFFERS, "differs by 0.013"),  # t = .013 / (.001 sqrt(1.2)) = 11.87, p = 3e-4
-        (0.981, 0.005, DIFFERS, "differs by 0.004, less than the margin"),  # t = 3.65, p = .022, .004 <= .005
+        (0.978, 0.005, CONFIRMED, LANDS),  # .001 + .00304 <= .005
+        (0.979, 0.005, CANNOT_TELL, f"near the edge: {BEYOND}"),  # .002 + .00304 > .005; t = 1.826, p = .14
+        (0.979, 0.003, CANNOT_TELL, f"{WIDE}; 6 seeds can settle it"),  # t(5, .975) sqrt(1 + 1/6) = 2.7765 <= 3
+        (0.979, 0.0019, CANNOT_TELL, f"{WIDE}; no number of seeds can settle it"),  # 1.96 s
+        (0.99, 0.005, CONTRADICTED, "contradicted by 0.013"),  # t = .013 / (.001 sqrt(1.2)) = 11.87, p = 3e-4
+        (0.981, 0.005, CONTRADICTED, "contradicted by 0.004, less than the margin"),  # t = 3.65, p = .022, .004 <= .005
     ],
 )
 def test_each_outcome_of_five_seeds(reported, margin, outcome, words):
@@ -149,7 +156,7 @@ def test_each_outcome_of_five_seeds(reported, margin, outcome, words):
 def test_more_claims_raise_p_and_lower_the_level():
     # p = .022 alone; of three claims .065
     found = verdict(FIVE, 0.981, n_claims=3)
-    assert found.outcome == COARSE
+    assert found.outcome == CANNOT_TELL
     assert found.p_adjusted == pytest.approx(3 * found.on_scale.estimate.p)
     assert found.level == pytest.approx(0.05 / 3)
 
@@ -168,7 +175,7 @@ def test_equal_seeds_say_nothing_of_a_report_beside_them():
     found = verdict([0.977] * 5, 0.99)
     assert (found.outcome, found.p_adjusted) == (TOO_FEW, None)
     assert why(found).startswith("5 seeds, all equal: without a spread")
-    assert verdict([0.977] * 5, 0.977).outcome == AGREES
+    assert verdict([0.977] * 5, 0.977).outcome == CONFIRMED
 
 
 def test_a_failed_seed_is_not_dropped():
@@ -194,8 +201,68 @@ def test_a_seed_off_the_scale_is_said():
 def test_what_prints_as_reported_is_no_distance():
     # truncated .97 stands for .97 to below .98, which holds the mean
     found = verdict(FIVE, 0.97, precision=0.01, precision_kind="truncated")
-    assert (found.on_scale.estimate.difference, found.on_scale.estimate.p, found.outcome) == (0, 1, AGREES)
+    assert (found.on_scale.estimate.difference, found.on_scale.estimate.p) == (0, 1)
     assert found.on_scale.percentile == 50  # all five print so, and each counts half
+
+
+@pytest.mark.parametrize(
+    ("margin", "outcome", "words"),
+    [  # .97 is .007 away, .98 only .003; h = .00304, and half of what prints so .005
+        (0.0101, CONFIRMED, LANDS),
+        (0.0099, CANNOT_TELL, f"near the edge: {BEYOND}"),
+        (0.0080, CANNOT_TELL, "too few digits are printed; 6 seeds can settle it"),  # .00804 > .0080 >= .00778
+        (0.0030, CANNOT_TELL, f"{WIDE}; no number of seeds can settle it"),
+    ],
+)
+def test_the_far_end_of_what_prints_alike_confirms(margin, outcome, words):
+    found = verdict(FIVE, 0.97, margin=margin, precision=0.01, precision_kind="truncated")
+    assert (found.outcome, why(found)) == (outcome, words)
+    assert round(found.on_scale.farthest_distance, 9) == 0.007
+
+
+def test_the_near_end_of_what_prints_alike_contradicts():
+    # Truncated .96 stands for up to .97, .007 from the mean: t = .007 / (.001 sqrt(1.2)) = 6.39, p = .0031.
+    found = verdict(FIVE, 0.96, margin=0.03, precision=0.01, precision_kind="truncated")
+    assert (found.outcome, why(found)) == (CONTRADICTED, "contradicted by 0.007, less than the margin")
+    assert verdict(FIVE, 0.96, precision=0.02, precision_kind="truncated").outcome == CANNOT_TELL  # holds the mean
+
+
+def test_a_scale_never_widens_the_margin():
+    """At 0 and 1 a margin has one side only on the logit scale, and reaches far beyond itself in the claim's unit.
+
+    The margin .02 above 0 of 100 images is log(2.5 / 98.5) - log(.5 / 100.5) = 1.63 on the scale; what prints as 0 ends
+    at .02, and .052 is log(5.7 / 95.3) - log(2.5 / 98.5) = .86 further.
+    """
+    runs = [0.05, 0.05, 0.05, 0.06, 0.05]
+    found = verdict(runs, 0.0, margin=0.02, split="100 images", precision=0.04, precision_kind="rounded")
+    here = found.on_scale
+    assert found.scale == HUNDRED
+    assert 0.8 < here.estimate.difference < 0.9 < 1.6 < here.margin
+    assert not here.is_within_margin  # .032 from the nearest number that prints so
+    assert (found.outcome, why(found)) == (CONTRADICTED, "contradicted by 0.032")
+
+
+@given(st.floats(0.05, 0.5), st.integers(5, 40))
+def test_the_seeds_that_settle_a_claim_are_the_fewest(sd, n):
+    spread = sd * math.sqrt((n - 1) / 2)
+    found = OnScale(Samples.of([spread, -spread, *[0.0] * (n - 2)]), PRINT, 1)
+
+    def half(k):
+        return stats.t.ppf(0.975, k - 1) * sd * math.sqrt(1 + 1 / k)
+
+    settled = found.seeds_to_settle
+    if settled is None:
+        assert stats.norm.ppf(0.975) * sd > 1 - 1e-5
+    else:
+        assert round(half(settled), 9) <= 1
+        assert settled == 5 or round(half(settled - 1), 9) >= 1
+
+
+def test_a_report_of_several_runs_is_settled_by_the_two_one_sided_tests():
+    # t(8, .95) = 1.8595 at five seeds, se .001 sqrt(2 / 5): .00118 <= .0012 needs no more than five
+    assert verdict(FIVE, 0.977, margin=0.0012, spread=0.001, n_runs=5).on_scale.seeds_to_settle == 5
+    # without end, se is that of the report: t(4, .95) = 2.1318 times .001 / sqrt(5) is .00095
+    assert verdict(FIVE, 0.977, margin=0.0009, spread=0.001, n_runs=5).on_scale.seeds_to_settle is None
 
 
 def test_the_percentile_counts_our_runs():

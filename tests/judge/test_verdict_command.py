@@ -9,14 +9,14 @@ from bench.cli.main import main
 from bench.core.project import RESULTS
 from bench.core.store import Store
 from bench.judge.claims import ClaimRow
-from bench.judge.comparison import AGREES
+from bench.judge.comparison import CONFIRMED
 from bench.judge.results import Results
 from bench.judge.samples import Samples
 from bench.judge.stats.rule import EXACT, NOT_RUN, TOO_FEW, is_exact
-from bench.judge.stats.verdicts import is_end, judge
+from bench.judge.stats.verdicts import end_results, judge
 from bench.show.reasoning import explain
 from bench.show.screens.verdict import WIDE, all_text, ends_text, folded
-from bench.show.tables.verdicts import headline_table, load_quoted, load_short_names
+from bench.show.tables.verdicts import headline_table, load_short_names
 from tests.judge.claims import BY_ID
 from tests.synthetic import record
 
@@ -26,12 +26,12 @@ def test_every_line_fits_a_terminal_and_the_end_results_a_screen(width):
     claims = [claim for claim in BY_ID.values() if not is_exact(claim)]
     rows = [ClaimRow(claim, Samples.of(tuple(claim.value * (1 - 0.01 * z) for z in range(6)))) for claim in claims]
     judgement = judge(rows)
-    assert len(judgement.ends) == 26
+    assert len(judgement.ends) == 30
     assert len(judgement.curves) == 16
     assert len(judgement.points) == 267
     lines = ends_text(judgement, {}, width).splitlines()
-    assert len(lines) == 1 + 5 + 26 + 4  # heading, documents, end results, last points of accuracy curves
-    assert any("might not have shown" in line for line in lines) == (width >= WIDE)
+    assert len(lines) == 1 + 5 + 30  # heading, documents, end results
+    assert any("no number of seeds can" in line for line in lines) == (width >= WIDE)
     everything = all_text(judgement, {}, width).splitlines()
     explained = folded(explain(judgement, judgement.verdicts[1]), width).splitlines()
     assert max(map(len, [*lines, *everything, *explained])) <= width
@@ -60,7 +60,7 @@ def test_a_damaged_record_stands_in_for_its_seed(tmp_path, capsys):
         (found,) = json.loads(capsys.readouterr().out)
         return code, found["n"], found["verdict"], found["missing value"]
 
-    assert told() == (0, 8, AGREES, None)
+    assert told() == (0, 8, CONFIRMED, None)
     broken = sorted(folder.iterdir())[3]
     whole = broken.read_bytes()
     broken.write_bytes(whole[:500])
@@ -71,7 +71,7 @@ def test_a_damaged_record_stands_in_for_its_seed(tmp_path, capsys):
     again = folder / f"published__published__epoch1__seed{broken.name.partition('seed')[2][0]}__ffffffff.json"
     broken.rename(again)
     broken.write_bytes(whole)
-    assert told() == (INCOMPLETE, 8, AGREES, None)
+    assert told() == (INCOMPLETE, 8, CONFIRMED, None)
     assert main(["verdict", *asked[1:-1]]) == INCOMPLETE
     assert "left out" not in capsys.readouterr().out
     (folder / broken.name).unlink()
@@ -99,18 +99,11 @@ def lines(claim, values):
     return headline_table(Results([], {}), judge([ClaimRow(claim, Samples.of(tuple(values), None))])).texts()
 
 
-def test_every_quoted_number_is_a_claim_and_named_once():
-    quoted = [number.claim for number in load_quoted()]
-    assert set(quoted) <= set(BY_ID)
-    assert len(set(quoted)) == len(quoted)
-    assert {BY_ID[claim].source for claim in quoted} == {"alsibahi2019", "chopra2018", "feldman2018", "rabanser2017"}
-
-
 @pytest.mark.parametrize(
     ("claim", "values", "shown"),
     [
         # mean 1.0; squares of .1 (-2, -1, 0, 1, 2) add up to .1, over 4: sd .158114; half-width 3.0414 of it = .48088
-        ("bbb.noise_entropy", [0.8, 0.9, 1.0, 1.1, 1.2], ["0.9909", "1.000 [0.5191, 1.481]", "agrees, coarsely"]),
+        ("bbb.noise_entropy", [0.8, 0.9, 1.0, 1.1, 1.2], ["0.9909", "1.000 [0.5191, 1.481]", "no single run can tell"]),
         # sd .05, mean .95, t(2, .975) = 4.3027: .9500 - .05 * 4.9683; a share ends at 1, not at 1.10
         ("mlp.epoch10.test_accuracy", [0.9, 0.95, 1.0], ["0.9800", "0.9500 [0.7016, 1.0000]", "too few seeds"]),
         ("mlp.noise_entropy", [0.14], ["0.1446", "0.1400", "too few seeds"]),
@@ -118,7 +111,7 @@ def test_every_quoted_number_is_a_claim_and_named_once():
     ],
 )
 def test_the_interval_is_that_of_one_more_run(claim, values, shown):
-    assert lines(BY_ID[f"feldman2018.{claim}"], values)[0][1:] == shown
+    assert lines(BY_ID[f"feldman2018.{claim}"], values)[0][2:] == shown
 
 
 def test_the_caption_speaks_of_the_interval_that_is_shown():
@@ -136,20 +129,19 @@ def test_only_end_results_are_counted_and_the_outcomes_explained():
     ]
     rows = [ClaimRow(claim, Samples.of((claim.value,) * 5, None)) for claim in claims]
     table = headline_table(Results([], {}), judge(rows[:4]))
-    assert "All 1 end results of the documents, which `verdict` lists: 1 agrees. No records." in table.caption
-    notes = [note.partition(":")[0] for note in table.notes]
-    assert notes == ["*", "agrees", "feldman2018"]  # *: the last point of the curve, which is not counted
-    assert [row[0] for row in table.rows if str(row[0]).endswith(" *")] == ["accuracy of the network without Bayes *"]
-    assert "5 seeds of mlp, 5 seeds of linear_bbb; all its end results together: p = 1.00" in table.notes[2]
+    assert "2 end results of the documents: 2 confirmed. Ours:" in table.caption
+    assert [note.partition(":")[0] for note in table.notes] == ["confirmed", "feldman2018"]
+    assert [row[1] for row in table.rows] == ["noise entropy, Bayes", "accuracy, no Bayes"]
+    assert "5 seeds of linear_bbb, 5 seeds of mlp; all its end results together: p = 1.00" in table.notes[1]
     # .8 to .98 round about .89: the interval of one more run ends above 1
     wide = ClaimRow(claims[4], Samples.of((0.8, 0.85, 0.9, 0.95, 0.98), None))
     notes = headline_table(Results([], {}), judge([wide])).notes
-    assert [note.partition(":")[0] for note in notes[:2]] == ["agrees, coarsely", "chopra2018"]
+    assert [note.partition(":")[0] for note in notes[:2]] == ["no single run can tell", "chopra2018"]
     assert "truncates" in notes[2]
     assert "is cut there" in notes[3]
 
 
 def test_every_end_result_has_a_short_name():
     names = load_short_names()
-    assert {claim.id for claim in BY_ID.values() if is_end(claim)} <= set(names) <= set(BY_ID)
+    assert {claim.id for claim in end_results(BY_ID.values())} == set(names)
     assert max(map(len, names.values())) <= 23

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from bench.judge.comparison import AGREES, DIFFERS, quantile
+from bench.judge.comparison import CONFIRMED, CONTRADICTED, quantile
 from bench.judge.stats.curves import curve_on_scale
 from bench.judge.stats.joint import correlations, joint_p, simulated_p
 from bench.judge.stats.verdicts import judge
@@ -14,15 +14,15 @@ from tests.judge.test_verdicts import curve_rows, on_scale, row
 
 
 def test_false_alarms_of_a_document_are_rare():
-    # 12 end results and a curve of 8 epochs, all true, in 300 documents: any "differs" in at most 5 % of them. Standard
-    # error of that share .0126.
+    # 12 end results and a curve of 8 epochs, all true, in 300 documents: any is contradicted in at most 5 % of them.
+    # Standard error of that share .0126.
     source = np.random.default_rng(2)
     alarms = 0
     for _ in range(300):
         runs, epochs = source.normal(size=(12, 6)).tolist(), source.normal(size=(8, 6)) + source.normal(size=6)
         rows = [row(r[:5], r[5], id=f"c{i}", split=f"s{i}") for i, r in enumerate(runs)]
         found = judge([*rows, *curve_rows(epochs[:, :5].tolist(), epochs[:, 5].tolist())])
-        alarms += any(one.outcome == DIFFERS for one in found.verdicts)
+        alarms += any(one.outcome == CONTRADICTED for one in found.verdicts)
     assert alarms / 300 < 0.05 + 4 * 0.0126
 
 
@@ -38,16 +38,16 @@ def share(n_cases, seed, shift, margin, wanted):
 
 def test_a_true_report_differs_in_5_of_100_cases_whatever_the_margin():
     # one claim a document, so that Holm changes nothing: 4,000 cases, standard error .0034
-    assert abs(share(4_000, 3, 0.0, 0.0, DIFFERS) - 0.05) < 4 * 0.0034
-    assert share(1_000, 3, 0.0, 9.0, DIFFERS) == share(1_000, 3, 0.0, 0.0, DIFFERS)
+    assert abs(share(4_000, 3, 0.0, 0.0, CONTRADICTED) - 0.05) < 4 * 0.0034
+    assert share(1_000, 3, 0.0, 9.0, CONTRADICTED) == share(1_000, 3, 0.0, 0.0, CONTRADICTED)
 
 
 def test_a_report_far_off_does_not_agree():
     # 6 standard deviations off: D is about 6 +- 1.1, and D + h <= 3 never. The power of t > 2.776 with 4 degrees of
     # freedom at a shift of 6 / sqrt(1.2) = 5.48 is .98 by the noncentral t distribution.
-    assert share(1_000, 4, 6.0, 3.0, AGREES) == 0
+    assert share(1_000, 4, 6.0, 3.0, CONFIRMED) == 0
     power = stats.nct.sf(quantile(0.975, 4), 4, 6 / math.sqrt(1.2))
-    assert abs(share(1_000, 4, 6.0, 3.0, DIFFERS) - power) < 4 * math.sqrt(power * (1 - power) / 1_000) + 0.003
+    assert abs(share(1_000, 4, 6.0, 3.0, CONTRADICTED) - power) < 4 * math.sqrt(power * (1 - power) / 1_000) + 0.003
 
 
 @pytest.mark.parametrize(("common", "n"), [(0.0, 5), (1.0, 20), (5.0, 5)])

@@ -9,13 +9,14 @@ import numpy as np
 import pytest
 
 from bench.judge.claims import ClaimRow
-from bench.judge.comparison import DIFFERS, Reported
+from bench.judge.comparison import CONTRADICTED, Reported
 from bench.judge.results import Results
 from bench.judge.samples import MissingValue, Samples
 from bench.judge.stats.curves import SEEN_BEFORE, curve_on_scale, curves
 from bench.judge.stats.joint import DUPLICATES, joint_p
-from bench.judge.stats.rule import TOO_FEW, OnScale, is_exact
-from bench.judge.stats.rule import on_scale as on_its_scale
+from bench.judge.stats.on_scale import OnScale
+from bench.judge.stats.on_scale import on_scale as on_its_scale
+from bench.judge.stats.rule import NOT_RUN, TOO_FEW, is_exact
 from bench.judge.stats.verdicts import judge
 from bench.show.outcomes import why
 from bench.show.reasoning import explain
@@ -71,21 +72,33 @@ def test_a_curve_is_one_hypothesis_and_its_points_have_its_verdict():
     (whole,) = found.curves
     assert whole.on_scale.estimate.p == pytest.approx(found.verdicts[-1].on_scale.estimate.p)
     assert whole.p_adjusted == pytest.approx(3 * whole.on_scale.estimate.p)
-    assert {(one.outcome, one.is_point, one.p_adjusted) for one in found.verdicts[:10]} == {(DIFFERS, True, None)}
+    assert {(one.outcome, one.is_point, one.p_adjusted) for one in found.verdicts[:10]} == {(CONTRADICTED, True, None)}
     assert whole.smallest_p == pytest.approx(10 * found.verdicts[0].on_scale.estimate.p)
 
 
+def curve_of_accuracies():
+    return [row(FIVE, 0.977, id=f"e{epoch}", stage=f"epoch:{epoch}") for epoch in range(1, 5)]  # test10k
+
+
 def test_the_last_test_accuracy_is_also_a_claim_by_itself():
-    curve = [row(FIVE, 0.977, id=f"e{epoch}", stage=f"epoch:{epoch}") for epoch in range(1, 5)]  # test10k
+    curve = curve_of_accuracies()
     found = judge([*curve, row(FIVE, 0.977, id="end")])
-    assert [one.claim.id for one in found.lasts] == ["e4"]
+    assert [one.claim.id for one in found.ends] == ["e4", "end"]
     assert [one.is_point for one in found.verdicts] == [True, True, True, False, False]
     assert found.verdicts[-1].level == pytest.approx(0.05 / 3)  # the curve, its last point, the end result
     # where the last epoch was not measured, no other takes its place
-    (unfinished, *_) = judge(
-        [*curve[:3], row((), 0.977, id="e4", stage="epoch:4", missing_value=MissingValue("n/a", "short"))]
-    ).curves
-    assert (len(unfinished.rows), unfinished.n_points) == (3, 4)
+    unfinished = judge([*curve[:3], row((), 0.977, id="e4", stage="epoch:4")])
+    assert [(one.claim.id, one.outcome) for one in unfinished.ends] == [("e4", NOT_RUN)]
+    assert len(unfinished.curves[0].rows) == 3
+
+
+def test_the_adjustment_does_not_depend_on_what_has_run():
+    """A document prints two numbers and a curve with an end: four claims, whatever was measured of them."""
+    printed = [*curve_of_accuracies(), row(FIVE, 0.977, id="a"), row(FIVE, 0.979, id="b")]
+    alone = [dataclasses.replace(one, sample=Samples()) for one in printed[:-1]]
+    every, one = judge(printed).verdicts[-1], judge([*alone, printed[-1]]).verdicts[-1]
+    assert every.p_adjusted == one.p_adjusted == 4 * one.on_scale.estimate.p
+    assert every.level == one.level == 0.05 / 4
 
 
 @pytest.mark.parametrize("field", ["approach", "metric", "dataset", "source"])
@@ -118,7 +131,7 @@ def test_a_curve_a_little_high_everywhere_is_seen():
     # 1, while the mean over the epochs has sd .29 only.
     noise = np.random.default_rng(4).normal(size=(12, 8))
     (found,) = judge(curve_rows(0.9 + 1e-3 * noise, [0.9 + 1.5e-3] * 12)).curves
-    assert found.outcome == DIFFERS
+    assert found.outcome == CONTRADICTED
     assert why(found).endswith("margins, less than the margin")  # 1.5e-3 of .005
     assert found.smallest_p > 0.5
 
@@ -162,7 +175,8 @@ def test_every_step_is_printed_with_its_numbers():
         "yes: 5, none without a number",
         "Holm over 1 claims and curves of the document: adjusted p = 0.000289 < 0.05? yes",
         "D = 0.013 > M = 0.005? yes",
-        "so             differs by 0.013",
+        "so             contradicted by 0.013",
+        "settled by     5 seeds can settle it",
     ):
         assert part in text
 
@@ -183,7 +197,7 @@ def test_a_point_shows_its_curve():
     text = explain(judgement, judgement.verdicts[1])
     assert "this point gets the verdict of its curve, one claim of 3 epochs" in text
     assert "smallest p of the epochs times their number: <.001" in text  # 3 x 2.89e-4
-    assert text.endswith("so             differs by 2.6 margins")  # .013 / .005
+    assert text.endswith("so             contradicted by 2.6 margins")  # .013 / .005
 
 
 def test_the_curve_that_was_seen_before_says_so():
@@ -203,10 +217,10 @@ def test_tables_never_add_up_end_results_curves_and_computed_numbers():
     results = Results([record("mlp", seed=seed) for seed in (0, 1)], {})
     judgement = judge(rows)
     (first, second) = summary_table(results, judgement).texts()
-    assert first[:4] == ["rabanser2017", "1 agrees", "1 differs", "none"]
+    assert first[:4] == ["rabanser2017", "1 confirmed", "1 contradicted", "none"]
     assert second[:4] == ["feldman2018", "none", "none", "1 exact"]
     caption = verdicts_table(results, judgement).caption
-    assert "1 end result: 1 agrees. 1 curve with 3 points: 1 differs. 1 computed number: 1 exact." in caption
+    assert "1 end result: 1 confirmed. 1 curve with 3 points: 1 contradicted. 1 computed number: 1 exact." in caption
     assert caption.endswith("seeds 0, 1; mean +- standard deviation (number of seeds).")
 
 

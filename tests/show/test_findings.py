@@ -9,7 +9,7 @@ from bench.core.text import Digits
 from bench.judge.ablation.effects import Effect
 from bench.judge.ablation.single_changes import ALONE, MNIST
 from bench.judge.claims import load_claims
-from bench.judge.comparison import AGREES, COARSE, DIFFERS, Estimate, paired
+from bench.judge.comparison import CANNOT_TELL, CONFIRMED, CONTRADICTED, Estimate, paired
 from bench.judge.samples import MissingValue, Samples
 from bench.judge.stats.rule import TOO_FEW
 from bench.show.numbers import NO_CURVE, UNREACHED, refused_for_risk
@@ -214,22 +214,23 @@ def test_choice_shows_the_corrected_recipe_and_what_knows_nothing_last():
     assert rows[1][-2:] == ["2 min!", "50!"]  # the machine was busy
 
 
-def test_reports_that_agree_are_counted_and_those_that_differ_named():
+def test_confirmed_reports_are_counted_and_contradicted_ones_named():
     made = inputs([])
     claim = load_claims()[1]  # an accuracy up to .95, whose margin is .02
-    outcomes = (AGREES, COARSE, COARSE, DIFFERS, TOO_FEW)
-    small = SimpleNamespace(estimate=SimpleNamespace(difference=0.1), margin=1.0)
+    outcomes = (CONFIRMED, CANNOT_TELL, CANNOT_TELL, CONTRADICTED, TOO_FEW)
+    small = SimpleNamespace(is_within_margin=True, seeds_to_settle=None)
     vars(made)["judgement"] = SimpleNamespace(
-        ends=[SimpleNamespace(outcome=one, claim=claim) for one in outcomes],
-        curves=[SimpleNamespace(outcome=one, on_scale=small) for one in (AGREES, COARSE, DIFFERS, TOO_FEW)],
+        ends=[SimpleNamespace(outcome=one, claim=claim, on_scale=small) for one in outcomes],
+        curves=[
+            SimpleNamespace(outcome=one, on_scale=small) for one in (CONFIRMED, CANNOT_TELL, CONTRADICTED, TOO_FEW)
+        ],
     )
     assert findings.reports(made) == (
-        "Of 4 numbers that the documents report after training, 1 agrees: with 95 % probability, a new run of ours "
-        "would land within a margin of the reported number (2 percentage points for accuracies). 2 agree only "
-        "coarsely: the reported number could be one of our runs, but our runs vary so much that a difference above the "
-        "margin could go unseen. 1 differs beyond chance: "
-        f"{claim.printed} ({claim.source}). 1 more has too few seeds. "
-        "Of 3 training curves, 2 agree and 1 differs, by less than the margin."
+        "Of 4 numbers that the documents report after training, 1 is confirmed: 95 of 100 new runs of ours would "
+        "land within a margin of the reported number (2 percentage points for accuracies). 1 is contradicted: "
+        f"{claim.printed} ({claim.source}). For 2, no single run can tell; for 2 of them, no number of seeds can, as "
+        "our runs scatter by more than the margin. 1 more has too few seeds. Of 3 training curves, 1 is confirmed and "
+        "1 is contradicted, by less than the margin; for 1, no single run can tell."
     )
 
 
@@ -256,14 +257,16 @@ def test_in_short_the_title_is_answered(n_broken, said, right, keeps, monkeypatc
     }
     digits = {key: scores(np.ones(1079), np.zeros(1079), np.arange(1079) < count) for key, count in wrong.items()}
     monkeypatch.setattr(made, "scores", lambda one: digits[one.key] | letters[one.key])
-    vars(made)["judgement"] = SimpleNamespace(ends=[SimpleNamespace(outcome=one) for one in (AGREES, COARSE, COARSE)])
+    vars(made)["judgement"] = SimpleNamespace(
+        ends=[SimpleNamespace(outcome=one) for one in (CONFIRMED, CANNOT_TELL, CANNOT_TELL)]
+    )
     assert findings.in_short(made) == (
         f"On digits, {said}, once the mistakes in the code of popular tutorials are corrected: where a Bayesian "
         f"network is at least 99 % sure, at least {right} % of its answers are right{keeps}. On pictures without a "
         "digit, no: the worst network for each kind of picture is at least 99 % sure of some digit in 25 % of the "
         "letters (without Bayes: 75 %). Of 3 numbers that the tutorials report after training, our runs confirm 1 and "
-        "contradict none; for 2, our own runs vary "
-        "too much to confirm them."
+        "contradict none; for 2, no single run can "
+        "tell."
     )
 
 

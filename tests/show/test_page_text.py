@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bench.core.text import FRACTION_DIFFERENCE
-from bench.judge.comparison import COARSE, DIFFERS
+from bench.judge.comparison import CANNOT_TELL, CONTRADICTED
 from bench.judge.samples import MissingValue, Samples
 from bench.judge.stats.rule import NOT_EXACT, OUTCOMES
 from bench.show.outcomes import LOOKS, css, tone
@@ -61,17 +61,20 @@ def test_what_stands_between_backticks_is_code_and_never_markup():
 
 
 def test_every_outcome_has_a_colour_of_its_own_that_means_what_it_says():
-    """Outcomes that agree have shades of one colour, outcomes that differ of another; a new outcome must choose."""
+    """Shades of one colour confirm, shades of another contradict; the rest is grey. A new outcome must choose."""
     assert tuple(LOOKS) == OUTCOMES
     assert len({look.light for look in LOOKS.values()}) == len({look.dark for look in LOOKS.values()}) == len(OUTCOMES)
-    assert {outcome for outcome in OUTCOMES if tone(outcome) == "bad"} == {DIFFERS, NOT_EXACT}
+    assert {outcome for outcome in OUTCOMES if tone(outcome) == "bad"} == {CONTRADICTED, NOT_EXACT}
     for outcome, look in LOOKS.items():
         red, green, blue = (int(look.light[place : place + 2], 16) for place in (1, 3, 5))
-        if tone(outcome) in ("good", "coarse"):
+        if tone(outcome) == "good":
             assert blue > green > red
         elif tone(outcome) == "bad":
             assert red > green > blue
-    assert tone(COARSE) == "coarse"
+        else:
+            assert max(red, green, blue) - min(red, green, blue) < 20  # grey
+    assert tone(CANNOT_TELL) == "open"
+    assert LOOKS[CANNOT_TELL].marker == "$?$"
     assert css().count("light-dark(") == len(OUTCOMES)
 
 

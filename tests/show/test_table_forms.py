@@ -178,8 +178,8 @@ def test_a_table_is_folded_to_the_width_of_the_screen(width):
 
 def test_verdicts_are_coloured_where_colours_are_shown(monkeypatch):
     monkeypatch.delenv("NO_COLOR", raising=False)
-    table = Table("t", "T", "C", ["claim", "verdict"], [["c", "differs"]])
-    assert "\x1b[31mdiffers" in "\n".join(printed(table, 80, force_terminal=True, color_system="standard"))
+    table = Table("t", "T", "C", ["claim", "verdict"], [["c", "contradicted"]])
+    assert "\x1b[31mcontradicted" in "\n".join(printed(table, 80, force_terminal=True, color_system="standard"))
     assert "\x1b" not in "\n".join(printed(table, 80))
     monkeypatch.setenv("NO_COLOR", "1")
     assert "\x1b[3" not in "\n".join(printed(table, 80, force_terminal=True, color_system="standard"))

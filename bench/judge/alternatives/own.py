@@ -35,6 +35,7 @@ _BOUNDS = {  # of a printed number; the bounds in `metric_table` leave room for 
     ENTROPY: (0.0, math.log(N_CLASSES)),
     **dict.fromkeys((NATS, SIZE), (0.0, math.inf)),
 }
+PERCENT = 0.01  # the last digit of a fraction that is printed without decimals: 0 is 0 %, and 1 is 100 %
 _OF_ALL_IMAGES = ("accuracy", "refusal_rate", "refusal_rate_strict", "disagreement_rate", "sure")  # shares of images
 
 
@@ -134,8 +135,8 @@ def _claim(own: OwnNumber, key: str, claims: Iterable[Claim], budget: str) -> Cl
     value = number(text)
     if value is None:
         raise ConfigError(f"reported number '{text}' is not a number, not finite or too large; give one such as 0.985")
-    unit = _last_digit(text)
     metric_unit = unit_of(metric) or REAL
+    unit = min(_last_digit(text), PERCENT if metric_unit is FRACTION and "." not in text else math.inf)
     low, high = _BOUNDS.get(metric_unit, (metric_unit.low, metric_unit.high))
     if not low <= value <= high:
         raise ConfigError(f"{text} is not a possible {metric}; give a number from {low:g} to {high:.4g}")

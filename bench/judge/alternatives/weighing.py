@@ -20,8 +20,8 @@ from bench.judge.claims import Claim, in_claim_unit, measure
 from bench.judge.comparison import ALPHA, ENOUGH
 from bench.judge.results import Results
 from bench.judge.samples import NO_RECORD, MissingValue, Samples, metrics_of
+from bench.judge.stats.on_scale import OnScale, on_scale
 from bench.judge.stats.one_more_run import density_ratio, overlap
-from bench.judge.stats.rule import OnScale, on_scale
 
 PUBLISHED, COMMON = "published", "common"
 FAR = 10.0  # standard deviations from an alternative's mean; a few seeds say nothing of the tail beyond

@@ -22,7 +22,8 @@ import numpy as np
 from bench.judge.claims import Claim, ClaimRow
 from bench.judge.comparison import ALPHA, ENOUGH, Reported
 from bench.judge.samples import Samples
-from bench.judge.stats.rule import TOO_FEW, OnScale, is_exact, on_scale
+from bench.judge.stats.on_scale import OnScale, on_scale
+from bench.judge.stats.rule import TOO_FEW, is_exact
 
 SEEN_BEFORE = "alsibahi2019/dropout_fcn/accuracy/mnist/train50k"
 """The curve that had been seen when the statistic was chosen."""
@@ -34,7 +35,6 @@ class Curve:
 
     name: str
     rows: tuple[ClaimRow, ...]  # the measured points, in the order of the claims
-    n_points: int  # measured or not
     on_scale: OnScale | None  # None with fewer than two seeds, or where the seeds of the epochs are not the same
     smallest_p: float | None  # the smallest p-value of its points, times their number
     outcome: str = TOO_FEW
@@ -63,19 +63,18 @@ def curves(rows: Iterable[ClaimRow]) -> list[Curve]:
     """Return the curves with at least two measured points, in the order of the claims."""
     found: dict[str, list[ClaimRow]] = {}
     for row in rows:
-        if name := curve_name(row.claim):
+        if row.sample.n and (name := curve_name(row.claim)):
             found.setdefault(name, []).append(row)
-    measured = {name: [row for row in members if row.sample.n] for name, members in found.items()}
-    return [_curve(name, measured[name], len(found[name])) for name in found if len(measured[name]) > 1]
+    return [_curve(name, members) for name, members in found.items() if len(members) > 1]
 
 
-def _curve(name: str, rows: Sequence[ClaimRow], n_points: int) -> Curve:
+def _curve(name: str, rows: Sequence[ClaimRow]) -> Curve:
     points = [on_scale(row.claim, row.sample) for row in rows]
     known = [point for point in points if point is not None]
     smallest = min(1.0, len(rows) * min(point.estimate.p for point in known)) if known else None
     # Values have no seed numbers. The seeds count as the same if their number and their missing values are equal.
     are_same_seeds = len({(row.sample.n, row.sample.missing_value) for row in rows}) == 1 and len(known) == len(rows)
-    return Curve(name, tuple(rows), n_points, curve_on_scale(known) if are_same_seeds else None, smallest)
+    return Curve(name, tuple(rows), curve_on_scale(known) if are_same_seeds else None, smallest)
 
 
 def curve_on_scale(points: Sequence[OnScale]) -> OnScale:

@@ -19,7 +19,7 @@ from scipy import special
 
 from bench.core.canonical import stream_seed
 from bench.judge.comparison import one_more_error
-from bench.judge.stats.rule import OnScale
+from bench.judge.stats.on_scale import OnScale
 
 DUPLICATES = {
     "chopra2018.prose.forced_accuracy": "repeats random_module.forced_accuracy",

@@ -7,7 +7,6 @@ so each of its claims is judged under several interpretations. An interpretation
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,11 +18,10 @@ from bench.core.csv_rows import CsvRow, read_csv
 from bench.core.project import REFERENCE
 from bench.core.toml import Text
 from bench.judge.claims import Claim
-from bench.judge.comparison import ENOUGH
 from bench.judge.results import Results
 from bench.judge.samples import Samples, metrics_of
 from bench.judge.shorter import records_of
-from bench.judge.stats.rule import Verdict, judge_one
+from bench.judge.stats.rule import Verdict, judge_family
 
 PAPERS = REFERENCE / "papers.csv"
 OBTAINED = {
@@ -136,19 +134,20 @@ def _metrics(source: str, method: str, size: str) -> dict[str, str]:
 def paper_verdicts(claims: Sequence[PaperClaim], results: Results) -> list[PaperVerdict]:
     """Judge every number under every interpretation, by the rule of all verdicts.
 
-    The p-values of a source's numbers under one interpretation are multiplied by how many of them have enough seeds
-    (Bonferroni). There is no adjustment over interpretations: each is another claim that the same words can mean.
+    Holm's procedure adjusts the p-values over all numbers that a source prints with this interpretation, measured or
+    not. There is no adjustment over interpretations: each is another claim that the same words can mean.
     """
-    measured = [
-        (claim, name, _as_claim(claim, metric), _sample(claim, metric, results))
-        for claim in claims
-        for name, metric in claim.metrics.items()
-    ]
-    n_tested = Counter((claim.source, name) for claim, name, _, sample in measured if sample.n >= ENOUGH)
-    return [
-        PaperVerdict(claim, name, judge_one(judged, sample, max(1, n_tested[claim.source, name])))
-        for claim, name, judged, sample in measured
-    ]
+    families: dict[tuple[str, str], list[tuple[PaperClaim, Claim, Samples]]] = {}
+    for claim in claims:
+        for name, metric in claim.metrics.items():
+            measured = claim, _as_claim(claim, metric), _sample(claim, metric, results)
+            families.setdefault((claim.source, name), []).append(measured)
+    found = {}
+    for (_, name), family in families.items():
+        verdicts = judge_family([(judged, sample) for _, judged, sample in family])
+        for (claim, *_), verdict in zip(family, verdicts, strict=True):
+            found[claim.paper.id, name] = PaperVerdict(claim, name, verdict)
+    return [found[claim.paper.id, name] for claim in claims for name in claim.metrics]
 
 
 def _sample(claim: PaperClaim, metric: str, results: Results) -> Samples:

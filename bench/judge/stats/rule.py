@@ -1,95 +1,58 @@
 """The rule of verdicts for one claim: could the reported number be one more run of ours?
 
-Everything is on the claim's scale (`bench.judge.stats.scales`). D is the distance of our mean from the nearest number
-that prints as the reported one. h is the half-width of the 95 % prediction interval for one more run of ours. M is the
-margin, the difference that would matter, declared with the claim. p is the probability that one more run of ours lies
-at least D away. R is the shift of the mean that one reported run reveals with 80 % power. The first line that holds is
-the outcome:
+Version 3. Everything is on the claim's scale (`bench.judge.stats.scales`). D is the distance of our mean from the
+nearest number that prints as the reported one, E from the farthest. h is the half-width of the 95 % prediction interval
+for one more run of ours. M is the margin, the difference that would matter, declared with the claim; what lies within
+it does so on the scale and in the claim's unit. p is the probability that one more run of ours lies at least D away. R
+is the shift of the mean that one reported run reveals with 80 % power. The first line that holds is the outcome:
 
-    not run            nothing was measured
-    exact, not exact   the number is computed, not trained: the printed digits decide
-    too few seeds      fewer than `ENOUGH`, or a seed without a number; p and h are given all the same
-    too few seeds      all seeds are equal, and the report of one run is another number: no spread, so no test
-    differs            the adjusted p is below `ALPHA`; if D <= M, the reason adds "less than the margin"
-    agrees             D + h <= M: even one more run of ours would land within the margin
-    agrees, coarsely   otherwise: shifts below R might not have shown
+    not run                  nothing was measured
+    exact, not exact         the number is computed, not trained: the printed digits decide
+    too few seeds            fewer than `ENOUGH`, or a seed without a number; p and h are given all the same
+    too few seeds            all seeds are equal, and the report of one run is another number: no spread, so no test
+    contradicted             the adjusted p is below `ALPHA`; if D <= M, the reason adds "less than the margin"
+    confirmed                E + h <= M: one more run of ours would land within the margin, whichever number was printed
+    no single run can tell   otherwise
 
-If a report gives the mean of several runs and their spread, Welch's test of the two means gives p and h. The report
-agrees if Welch's two one-sided tests show that the means differ by less than the margin, p < `ALPHA`.
+Which claims one run can confirm is decided before any report is read: those for which h, and half of the interval that
+prints alike, are within M. With more seeds, h falls towards 1.96 s; so some number of seeds settles a claim, or none.
+
+If a report gives the mean of several runs and their spread, Welch's test of the two means gives p and h. The report is
+confirmed if Welch's two one-sided tests show that the means differ by less than the margin, p < `ALPHA`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
 from bench.judge.claims import CLOSED_FORM, Claim, measured_key, print_interval
-from bench.judge.comparison import AGREES, ALPHA, COARSE, DIFFERS, ENOUGH, Estimate, Reported, against_reported
+from bench.judge.comparison import (
+    ALPHA,
+    CANNOT_TELL,
+    CONFIRMED,
+    CONTRADICTED,
+    ENOUGH,
+    Estimate,
+    holm_over,
+)
 from bench.judge.samples import Samples
+from bench.judge.stats.on_scale import OnScale, on_scale
 from bench.judge.stats.one_more_run import best_of_p
 from bench.judge.stats.scales import (
     IDENTITY,
     LOG,
     Scale,
-    ends_on_scale,
     from_scale,
-    margin_on_scale,
     scale_of,
-    to_scale,
     width_in_words,
 )
 
 EXACT, NOT_EXACT = "exact", "not exact"
 TOO_FEW, NOT_RUN = "too few seeds", "not run"
-OUTCOMES = (EXACT, AGREES, COARSE, DIFFERS, NOT_EXACT, TOO_FEW, NOT_RUN)
+OUTCOMES = (EXACT, CONFIRMED, CONTRADICTED, CANNOT_TELL, NOT_EXACT, TOO_FEW, NOT_RUN)
 ALL_PRUNED = ".pruned100."  # in the id of a claim on a network of zeros, which answers class 0 whatever it learnt
 TRIES = 3  # number of runs of which a report may be the best
-
-
-@dataclass(frozen=True)
-class OnScale:
-    """A claim or a curve on its scale: at least two of our seeds, the reported number, and the margin."""
-
-    ours: Samples
-    reported: Reported
-    margin: float
-
-    @cached_property
-    def estimate(self) -> Estimate:
-        """Return D, the distance of our mean from the nearest number that prints as the report, as an estimate."""
-        return against_reported(self.ours, self.reported)
-
-    @property
-    def half_width(self) -> float:
-        """Return h, the half-width of the 95 % interval."""
-        return self.estimate.half_width() or 0.0
-
-    @property
-    def percentile(self) -> float:
-        """Return the percentage of our runs below the reported number.
-
-        A run that is printed as the report counts as half a run.
-        """
-        low, high = self.reported.low, self.reported.high
-        below = sum(1.0 if value < low else 0.5 if value <= high else 0.0 for value in self.ours.values)
-        return 100 * below / self.ours.n
-
-    @property
-    def p_equivalence(self) -> float | None:
-        """Return the p-value of equivalence within the margin; None if the report is of one run."""
-        if self.reported.sd is None:
-            return None
-        return self._from_middle.equivalence_p(self.margin)
-
-    @property
-    def _from_middle(self) -> Estimate:
-        """Return the difference of our mean from the middle of the numbers that print as the report."""
-        return against_reported(self.ours, self.reported._replace(low=self.reported.middle, high=self.reported.middle))
-
-    def outcome(self, p_adjusted: float) -> str:
-        """Return the outcome, if there are enough seeds."""
-        estimate = self.estimate if self.reported.sd is None else self._from_middle
-        return estimate.outcome(self.margin, p_adjusted)
 
 
 @dataclass(frozen=True)
@@ -165,19 +128,6 @@ def distance_from_print(claim: Claim, value: float) -> float:
     return max(0.0, interval.low - value, value - interval.high)
 
 
-def on_scale(claim: Claim, sample: Samples) -> OnScale | None:
-    """Return a claim on its scale; None for fewer than two seeds, or a number that the scale cannot hold."""
-    scale = scale_of(claim)
-    try:
-        ours = sample.converted(lambda value: to_scale(scale, value))
-    except ValueError:
-        return None
-    if ours.n < 2:
-        return None
-    reported = Reported(*ends_on_scale(claim, scale), claim.spread, claim.n_runs)
-    return OnScale(ours, reported, margin_on_scale(claim, scale))
-
-
 def testable(claim: Claim, sample: Samples) -> Estimate | None:
     """Return the estimate of a trained claim with enough seeds and a spread, of which none failed; else None."""
     if is_exact(claim) or sample.n < ENOUGH or sample.missing_value is not None:
@@ -191,6 +141,13 @@ def judge_one(claim: Claim, sample: Samples, n_claims: int = 1) -> Verdict:
     estimate = testable(claim, sample)
     p = None if estimate is None else min(1.0, n_claims * estimate.p)
     return conclude(claim, sample, p, ALPHA / n_claims)
+
+
+def judge_family(measured: Sequence[tuple[Claim, Samples]]) -> list[Verdict]:
+    """Return the verdicts of claims that are tested together, by Holm's adjustment over all of them."""
+    n = len(measured)
+    adjusted = holm_over({place: testable(*one) for place, one in enumerate(measured)}, n)
+    return [conclude(*one, adjusted.get(place), ALPHA / n) for place, one in enumerate(measured)]
 
 
 def conclude(claim: Claim, sample: Samples, p_adjusted: float | None, level: float) -> Verdict:

@@ -74,7 +74,7 @@ def ends_on_scale(claim: Claim, scale: Scale) -> tuple[float, float]:
     """Return the smallest and the largest number that prints as the claim, on the scale."""
     interval = print_interval(claim)
     low, high = interval.low, interval.high
-    if scale.name == "logit":
+    if claim.unit == "fraction" and 0 <= claim.value <= 1:
         low, high = max(0.0, low), min(1.0, high)
     return to_scale(scale, low), to_scale(scale, high)
 

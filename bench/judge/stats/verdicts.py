@@ -2,11 +2,14 @@
 
 A document claims its numbers after training, and its curves over epochs. Each curve is one claim
 (`bench.judge.stats.curves`): its points have its outcome, but their own p-value and interval. Documents quote the last
-test accuracy of a curve as a result, so that point is also a claim by itself.
+test accuracy of a curve as a result, so that point is an end result too, a claim by itself.
+
+A p-value is adjusted over all claims that the document prints, measured or not: an untested one counts as a p of 1.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -15,7 +18,8 @@ from bench.judge.claims import Claim, ClaimRow
 from bench.judge.comparison import ALPHA, holm_over
 from bench.judge.stats.curves import Curve, curve_name, curves
 from bench.judge.stats.joint import DUPLICATES, joint_p
-from bench.judge.stats.rule import OnScale, Verdict, conclude, is_exact, testable
+from bench.judge.stats.on_scale import OnScale
+from bench.judge.stats.rule import Verdict, conclude, is_exact, testable
 
 
 @dataclass(frozen=True)
@@ -28,12 +32,8 @@ class Judgement:
     @property
     def ends(self) -> list[Verdict]:
         """Return the verdicts on end results: what the documents report after training."""
-        return [verdict for verdict in self.verdicts if is_end(verdict.claim)]
-
-    @property
-    def lasts(self) -> list[Verdict]:
-        """Return the verdicts on the last points of curves that are quoted as results."""
-        return [verdict for verdict in self.verdicts if verdict.curve and not verdict.is_point]
+        ids = {claim.id for claim in end_results(verdict.claim for verdict in self.verdicts)}
+        return [verdict for verdict in self.verdicts if verdict.claim.id in ids]
 
     @property
     def computed(self) -> list[Verdict]:
@@ -52,18 +52,19 @@ class Judgement:
 
     @cached_property
     def joint_with_curves(self) -> Mapping[str, float]:
-        """Return the joint p-value of the end results and the curves of each document."""
-        found = self._joint_claims()
+        """Return the joint p-value of the end results and the curves of each document, which hold some end results."""
+        found = self._joint_claims(without_points=True)
         for curve in self.curves:
             if curve.p_adjusted is not None and curve.on_scale is not None:
                 found.setdefault(curve.first.source, []).append((curve.first.approach, curve.on_scale))
         return {document: joint_p(document, claims) for document, claims in found.items()}
 
-    def _joint_claims(self) -> dict[str, list[tuple[str, OnScale]]]:
+    def _joint_claims(self, *, without_points: bool = False) -> dict[str, list[tuple[str, OnScale]]]:
         found: dict[str, list[tuple[str, OnScale]]] = {}
         for verdict in self.ends:
             claim, on_scale = verdict.claim, verdict.on_scale
-            if verdict.p_adjusted is not None and on_scale is not None and claim.id not in DUPLICATES:
+            is_left_out = claim.id in DUPLICATES or (without_points and verdict.curve)
+            if verdict.p_adjusted is not None and on_scale is not None and not is_left_out:
                 found.setdefault(claim.source, []).append((claim.approach, on_scale))
         return found
 
@@ -75,43 +76,50 @@ class Judgement:
         )
 
 
-def is_end(claim: Claim) -> bool:
-    """Return whether a claim is an end result: trained, and measured after training."""
-    return claim.stage == "final" and not is_exact(claim)
+def end_results(claims: Iterable[Claim]) -> list[Claim]:
+    """Return the claims on end results: trained and measured after training, or the last test accuracy of a curve."""
+    found = list(claims)
+    is_accuracy = [claim.metric == "accuracy" and claim.split.startswith("test") for claim in found]
+    lasts = {curve_name(claim): claim.id for claim, holds in zip(found, is_accuracy, strict=True) if holds}
+    lasts.pop("", None)  # numbers that stand alone
+    return [claim for claim in found if claim.id in lasts.values() or (claim.stage == "final" and not is_exact(claim))]
 
 
 def judge(rows: Sequence[ClaimRow]) -> Judgement:
     """Return the verdict of every claim, in the order given, and of every curve."""
     found = curves(rows)
+    ends = {claim.id for claim in end_results(row.claim for row in rows)}
     tests: dict[str, tuple[float, float]] = {}
     for document in dict.fromkeys(row.claim.source for row in rows):
         its_curves = [curve for curve in found if curve.first.source == document]
-        tests |= _tests((row for row in rows if row.claim.source == document), its_curves)
+        tests |= _tests([row for row in rows if row.claim.source == document], its_curves, ends)
     judged = {curve.name: _judge_curve(curve, tests.get(curve.name)) for curve in found}
-    return Judgement([_judge_row(row, judged, tests) for row in rows], list(judged.values()))
+    return Judgement([_judge_row(row, judged, tests, ends) for row in rows], list(judged.values()))
 
 
-def _tests(rows: Iterable[ClaimRow], its_curves: Sequence[Curve]) -> dict[str, tuple[float, float]]:
+def _tests(
+    rows: Sequence[ClaimRow], its_curves: Sequence[Curve], ends: Collection[str]
+) -> dict[str, tuple[float, float]]:
     """Return the adjusted p-value and the level of each tested claim and curve of one document."""
     in_curves = {row.claim.id for curve in its_curves for row in curve.rows}
-    lasts = {last.claim.id for curve in its_curves if (last := _last_accuracy(curve)) is not None}
     estimates = {
         row.claim.id: testable(row.claim, row.sample)
         for row in rows
-        if row.claim.id not in in_curves or row.claim.id in lasts
+        if row.claim.id not in in_curves or row.claim.id in ends
     }
     for curve in its_curves:
         if curve.on_scale is not None and curve.is_testable:
             estimates[curve.name] = curve.on_scale.estimate
-    adjusted = holm_over(estimates)
-    return {name: (p, ALPHA / len(adjusted)) for name, p in adjusted.items()}
+    n = _n_printed([row.claim for row in rows], ends)
+    return {name: (p, ALPHA / n) for name, p in holm_over(estimates, n).items()}
 
 
-def _last_accuracy(curve: Curve) -> ClaimRow | None:
-    """Return the last point of a curve of test accuracy if it was measured, else None."""
-    if curve.first.metric != "accuracy" or not curve.first.split.startswith("test"):
-        return None
-    return curve.rows[-1] if len(curve.rows) == curve.n_points else None
+def _n_printed(claims: Sequence[Claim], ends: Collection[str]) -> int:
+    """Return how many trained claims a document prints: numbers that stand alone, curves, and the ends of curves."""
+    points = Counter(curve_name(claim) for claim in claims if not is_exact(claim))
+    alone = points.pop("", 0)
+    several = {name for name, n in points.items() if n > 1}
+    return alone + len(points) + sum(claim.id in ends and curve_name(claim) in several for claim in claims)
 
 
 def _judge_curve(curve: Curve, test: tuple[float, float] | None) -> Curve:
@@ -121,13 +129,15 @@ def _judge_curve(curve: Curve, test: tuple[float, float] | None) -> Curve:
     return replace(curve, outcome=curve.on_scale.outcome(p), p_adjusted=p, level=level)
 
 
-def _judge_row(row: ClaimRow, judged: Mapping[str, Curve], tests: Mapping[str, tuple[float, float]]) -> Verdict:
+def _judge_row(
+    row: ClaimRow, judged: Mapping[str, Curve], tests: Mapping[str, tuple[float, float]], ends: Collection[str]
+) -> Verdict:
     claim, sample = row.claim, row.sample
     test = tests.get(claim.id)
     alone = conclude(claim, sample, *(test or (None, ALPHA)))
     curve = judged.get(curve_name(claim))
     if curve is None or not sample.n:
         return alone
-    if test is not None:
+    if claim.id in ends:
         return replace(alone, curve=curve.name)
     return replace(alone, outcome=curve.outcome, curve=curve.name, is_point=True)

@@ -10,6 +10,7 @@ import numpy as np
 
 from bench.core.records import Record
 from bench.judge.claims import CLOSED_FORM, measured_key, print_interval
+from bench.judge.comparison import CANNOT_TELL
 from bench.judge.stats.rule import Verdict
 from bench.show.figures.figure import FIELD, Absent, Figure
 from bench.show.figures.style import NARROW, REPORTED, SMALL, WIDTH, Axes, Drawing, canvas
@@ -28,7 +29,7 @@ class ClaimMark(NamedTuple):
 
     outcome: str
     middle: float  # our mean minus the reported value
-    low: float  # the 95 % prediction interval for one more run, minus the reported value
+    low: float  # the 95 % prediction interval for one more run, minus the farthest number that prints as the report
     high: float
 
 
@@ -68,8 +69,8 @@ def _end_results(inputs: Inputs) -> Figure | Absent:
     ]
     caption = (
         "Our mean minus the reported value, in units of the difference that would matter (grey band); bars: the 95 % "
-        "interval for one more run of ours. If the bar lies inside the band, even one more run of ours agrees. If it "
-        "leaves the band, single runs scatter by more than what matters, so that one reported run tells little. Linear "
+        "interval for one more run of ours, minus the farthest number that prints as the report. A bar that leaves the "
+        "band confirms nothing; if it is wider than the band, no report could be confirmed. Linear "
         f"within the band, logarithmic beyond. {inputs.conditions(_records(inputs, seen))}"
     )
     return Figure(NAME, TITLE, caption, FIELD, partial(_draw, lines), narrow=partial(_draw, lines, NARROW))
@@ -92,8 +93,9 @@ def _caption(inputs: Inputs, verdicts: Sequence[Verdict], seen: Sequence[Verdict
     return (
         f"{counted}{without} Our mean minus the reported value, divided by the "
         "margin declared with the number (for computed numbers by half of the print interval); the grey "
-        "band is the margin; bars are 95 % prediction intervals for one more run of ours, if there are two seeds or "
-        "more. Curves have one mark for each epoch, the first on top, with the verdict of the whole curve. "
+        "band is the margin; bars are 95 % prediction intervals for one more run of ours, minus the farthest number "
+        "that prints as the report, if there are two seeds or more. Curves have one mark for each epoch, the first on "
+        "top, with the verdict of the whole curve. "
         f"Linear within the margin, logarithmic beyond. {inputs.conditions(records)}"
     )
 
@@ -123,8 +125,12 @@ def _line(verdict: Verdict) -> ClaimMark:
     interval = print_interval(claim)
     unit = claim.margin or (interval.high - interval.low) / 2
     assert verdict.centre is not None
-    low, high = verdict.interval or (verdict.centre, verdict.centre)
-    return ClaimMark(verdict.outcome, *((place - claim.value) / unit for place in (verdict.centre, low, high)))
+    middle = verdict.centre - claim.value
+    ends = (middle, middle)
+    if verdict.interval is not None:
+        low, high = verdict.interval
+        ends = low - interval.high, high - interval.low
+    return ClaimMark(verdict.outcome, *(place / unit for place in (middle, *ends)))
 
 
 def _draw(blocks: Sequence[Block], width: float = WIDTH) -> Drawing:
@@ -181,6 +187,8 @@ def _marks(axes: Axes, places: Sequence[tuple[float, ClaimMark, bool]]) -> float
             reach = max(reach, 1.25 * float(np.abs([low, x, high]).max()))
             axes.hlines(y, low, high, color=colour, linewidth=1.0 if alone else 0.6, zorder=2)
             label = None if outcome in axes.get_legend_handles_labels()[1] else outcome
-            (marks,) = axes.plot(x, y, marker, color=colour, fillstyle=fill, label=label, zorder=3)
-            marks.set(markersize=5 if alone else 2.6, markeredgewidth=0.8)
+            (marks,) = axes.plot(
+                x, y, marker=marker, linestyle="none", color=colour, fillstyle=fill, label=label, zorder=3
+            )
+            marks.set(markersize=(5 if alone else 2.6) * (1.4 if outcome == CANNOT_TELL else 1), markeredgewidth=0.8)
     return reach

@@ -25,7 +25,7 @@ from bench.show.page.grid import PageTable, breakable, coded, page_table, shaded
 from bench.show.page.links import Links, anchor, record_anchor
 from bench.show.tables.choice import candidates
 from bench.show.tables.files import write_tables
-from bench.show.tables.verdicts import DRAWING, final_verdicts
+from bench.show.tables.verdicts import DRAWING
 
 FORMS = ("html", "md", "csv", "tex")
 TABLES = "tables"  # folder beside the page
@@ -97,7 +97,7 @@ def made_of(records: Sequence[Record], results: Results) -> str:
 def _with_strips(table: PageTable, content: ReportContent) -> PageTable:
     """Return the table of final numbers with a drawing of the verdict in each row."""
     place = table.columns.index(DRAWING)
-    verdicts = final_verdicts(content.inputs)
+    verdicts = content.inputs.judgement.ends
     rows = []
     for row, verdict in zip(table.rows, verdicts, strict=True):
         drawn = replace(row[place], strip=strip(verdict))

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from bench.core.metric_table import SURE
 from bench.core.text import counted, listed
 from bench.data.manifest import OOD_LABELS
-from bench.judge.comparison import AGREES, COARSE, DIFFERS
+from bench.judge.comparison import CANNOT_TELL, CONFIRMED, CONTRADICTED
 from bench.judge.samples import Samples
 from bench.judge.stats.papers import PAPER
 from bench.plan.registry import manifest
@@ -25,6 +26,7 @@ from bench.show.tables.methods_answer import methods_answer, methods_in_short
 from bench.show.with_baseline import MINE
 
 LEVEL = f"{100 * SURE:g} %"
+TESTED = (CONFIRMED, CONTRADICTED, CANNOT_TELL)
 
 
 @dataclass(frozen=True)
@@ -39,27 +41,19 @@ class MainFinding:
 
 
 def reports(inputs: Inputs) -> str:
-    """Say how many end results agree, agree only coarsely and differ, and the same of the training curves."""
-    agreeing, coarse, differing = _outcomes(inputs)
-    measured = agreeing + coarse + differing
+    """Say how many end results are confirmed, contradicted and neither, and the same of the training curves."""
+    found = Counter(verdict.outcome for verdict in inputs.judgement.ends)
+    measured = sum(found[outcome] for outcome in TESTED)
     if not measured:
         return NOT_MEASURED
     few = len(inputs.judgement.ends) - measured
     without = f" {with_verb(few, 'more has', 'more have')} too few seeds." if few else ""
     said = (
         f"Of {counted(measured, 'number')} that the documents report after training, "
-        f"{with_verb(agreeing, 'agrees', 'agree')}: with 95 % probability, a new run of ours would land within a "
-        f"margin of the reported number{_margins(inputs)}. {with_verb(coarse, 'agrees', 'agree')} only coarsely: the "
-        "reported number could be one of our runs, but our runs vary so much that a difference above the margin "
-        f"could go unseen. {_differing(inputs)}{without}"
+        f"{with_verb(found[CONFIRMED], 'is confirmed', 'are confirmed')}: 95 of 100 new runs of ours would land within "
+        f"a margin of the reported number{_margins(inputs)}. {_contradicted(inputs)}{_open(inputs)}{without}"
     )
     return " ".join([said, *_curves(inputs)])
-
-
-def _outcomes(inputs: Inputs) -> tuple[int, int, int]:
-    """Return how many end results agree, agree coarsely and differ."""
-    found = [verdict.outcome for verdict in inputs.judgement.ends]
-    return found.count(AGREES), found.count(COARSE), found.count(DIFFERS)
 
 
 def _margins(inputs: Inputs) -> str:
@@ -69,39 +63,53 @@ def _margins(inputs: Inputs) -> str:
     return f" ({span} percentage points for accuracies)" if span else ""
 
 
-def _differing(inputs: Inputs) -> str:
-    found = [verdict.claim for verdict in inputs.judgement.ends if verdict.outcome == DIFFERS]
+def _contradicted(inputs: Inputs) -> str:
+    found = [verdict.claim for verdict in inputs.judgement.ends if verdict.outcome == CONTRADICTED]
     if not found:
         return "None is contradicted."
     named = listed([f"{one.printed} ({one.source})" for one in found])
-    return f"{with_verb(len(found), 'differs', 'differ')} beyond chance: {named}."
+    return f"{with_verb(len(found), 'is contradicted', 'are contradicted')}: {named}."
+
+
+def _open(inputs: Inputs) -> str:
+    """Say of how many end results no single run can tell, and how many of them no number of seeds can settle."""
+    found = [verdict.on_scale for verdict in inputs.judgement.ends if verdict.outcome == CANNOT_TELL]
+    if not found:
+        return ""
+    never = sum(one is not None and one.seeds_to_settle is None for one in found)
+    why = f"; for {never} of them, no number of seeds can, as our runs scatter by more than the margin" if never else ""
+    return f" For {len(found)}, no single run can tell{why}."
 
 
 def _curves(inputs: Inputs) -> Iterator[str]:
-    found = [one for one in inputs.judgement.curves if one.outcome in (AGREES, COARSE, DIFFERS)]
-    differing = [one.on_scale for one in found if one.outcome == DIFFERS]
-    if differing:
-        is_small = all(one is not None and one.estimate.difference <= one.margin for one in differing)
+    found = [one for one in inputs.judgement.curves if one.outcome in TESTED]
+    contradicted = [one.on_scale for one in found if one.outcome == CONTRADICTED]
+    if contradicted:
+        is_small = all(one is not None and one.is_within_margin for one in contradicted)
         matters = ", by less than the margin" if is_small else ""
-        yield f"Of {counted(len(found), 'training curve')}, " + (
-            f"{with_verb(len(found) - len(differing), 'agrees', 'agree')} and "
-            f"{with_verb(len(differing), 'differs', 'differ')}{matters}."
+        confirmed = sum(one.outcome == CONFIRMED for one in found)
+        rest = len(found) - confirmed - len(contradicted)
+        cannot = f"; for {rest}, no single run can tell" if rest else ""
+        yield (
+            f"Of {counted(len(found), 'training curve')}, {with_verb(confirmed, 'is', 'are')} confirmed and "
+            f"{with_verb(len(contradicted), 'is', 'are')} contradicted{matters}{cannot}."
         )
 
 
 def in_short(inputs: Inputs) -> str:
     """Answer the question in the page's title: for digits, for pictures without a digit, for the reported numbers."""
     corrected = _corrected(_classifiers(inputs))
-    agreeing, coarse, differing = _outcomes(inputs)
-    measured = agreeing + coarse + differing
+    found = Counter(verdict.outcome for verdict in inputs.judgement.ends)
+    measured = sum(found[outcome] for outcome in TESTED)
     if not (corrected and measured):
         return NOT_MEASURED
     bayesian = _bayesian(corrected)
     plain = {place: one for place, one in corrected.items() if place not in bayesian} if bayesian else {}
     return (
         f"{_in_short_digits(bayesian or corrected)} {_in_short_no_digits(bayesian or corrected, plain)} "
-        f"Of {counted(measured, 'number')} that the tutorials report after training, our runs confirm {agreeing} "
-        f"and contradict {differing or 'none'}; for {coarse}, our own runs vary too much to confirm them."
+        f"Of {counted(measured, 'number')} that the tutorials report after training, our runs confirm "
+        f"{found[CONFIRMED]} and contradict {found[CONTRADICTED] or 'none'}; for {found[CANNOT_TELL]}, no single "
+        "run can tell."
     )
 
 

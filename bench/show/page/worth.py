@@ -17,7 +17,7 @@ NOT_MEASURED = "Nothing is measured yet: `python -m bench run --all` makes the r
 
 
 def with_verb(count: int, one: str, more: str) -> str:
-    """Return a number with the verb that fits it: "1 differs", "2 differ"."""
+    """Return a number with the verb that fits it: "1 is confirmed", "2 are confirmed"."""
     return f"{count} {one if count == 1 else more}"
 
 

@@ -9,11 +9,11 @@ from collections.abc import Iterator, Mapping
 from bench.core.text import counted
 from bench.judge.alternatives.own import JudgedNumber
 from bench.judge.claims import print_interval
-from bench.judge.comparison import AGREES, COARSE, DIFFERS
+from bench.judge.comparison import CANNOT_TELL, CONFIRMED
 from bench.judge.stats.curves import SEEN_BEFORE, Curve
 from bench.judge.stats.rule import Verdict
 from bench.judge.stats.verdicts import Judgement
-from bench.show.outcomes import counts, how_far, why
+from bench.show.outcomes import counts, in_brief, seeds_that_settle, why
 from bench.show.reasoning import CHOSEN_AFTER, NAME_WIDTH, ours_text, outcome_text, p_text
 from bench.show.tables.alternatives import against_json, against_lines
 from bench.show.tables.verdicts import reported_text
@@ -22,11 +22,12 @@ NAME, REPORTED, OURS, P = 24, 8, 23, 5  # widths of the columns before the verdi
 CURVE = 43  # width of a curve's name
 STEP = NAME_WIDTH + 3  # characters before the text of a step
 MEANING = (
-    "p: how often one more run of ours lies at least as far from our mean as the report. Agrees: even one more run "
-    "of ours would land within the margin, the difference that matters. Coarsely: a shift that matters might not "
-    "show. `verdict CLAIM` says why; `verdict --all` lists all claims by name."
+    "Confirmed: 95 of 100 new runs of ours would land within the margin, the difference that matters. Contradicted: "
+    "chance does not explain the difference, p < .05. No single run can tell: neither. p: how often one more run of "
+    "ours lies at least as far from our mean as the report. `verdict CLAIM` says why; `verdict --all` lists all."
 )
 WIDE = 120  # characters; a terminal of this width has room for reasons and percentiles
+ROOM_FOR_P = 88  # a narrower one has no room for p
 
 
 def ends_text(judgement: Judgement, names: Mapping[str, str], width: int) -> str:
@@ -34,9 +35,8 @@ def ends_text(judgement: Judgement, names: Mapping[str, str], width: int) -> str
 
     `names`: short names by the id of the claim.
     """
-    lines = [_line_of("", "reported", "ours [95 % of runs]", "p", f"{'%ile' if width >= WIDE else ''} verdict".strip())]
-    shown = {verdict.claim.id: verdict for verdict in judgement.verdicts}
-    kept = [verdict for verdict in shown.values() if verdict in judgement.ends or verdict in judgement.lasts]
+    names_of_columns = ("reported", "ours [95 % of runs]", "p", f"{'%ile' if width >= WIDE else ''} verdict".strip())
+    lines, kept = [_line_of(width, "", *names_of_columns)], judgement.ends
     for document in dict.fromkeys(verdict.claim.source for verdict in kept):
         joint = judgement.joint.get(document)
         lines.append(document + (f": p = {p_text(joint)} for all its end results together" if joint else ""))
@@ -46,8 +46,7 @@ def ends_text(judgement: Judgement, names: Mapping[str, str], width: int) -> str
 
 def summary_text(judgement: Judgement, width: int) -> str:
     """Return the counts of outcomes and the meaning of the words, in lines of at most `width` characters."""
-    more = " *: last point of a curve, not counted." if judgement.lasts else ""
-    said = f"{counted(len(judgement.ends), 'end result')}: {counts(judgement.ends)}.{more}"
+    said = f"{counted(len(judgement.ends), 'end result')}: {counts(judgement.ends)}."
     return f"{textwrap.fill(said, width)}\n{textwrap.fill(MEANING, width)}"
 
 
@@ -91,36 +90,34 @@ def _every(judgement: Judgement, width: int) -> Iterator[str]:
     ids = max((len(verdict.claim.id) for verdict in judgement.verdicts), default=0)
     for verdict in judgement.verdicts:
         on_scale = verdict.on_scale
-        numbers = f"{p_text(on_scale.estimate.p if on_scale else None):>{P}}"
+        numbers = f"{p_text(on_scale.estimate.p if on_scale else None):>{P}} " * (width >= ROOM_FOR_P)
         if width >= WIDE:
             numbers = f"{reported_text(verdict):>{REPORTED}} {ours_text(verdict):<{OURS}} {numbers}"
-        yield f"{verdict.claim.id:<{ids}} {numbers} {verdict.outcome}"
+        yield f"{verdict.claim.id:<{ids}} {numbers}{verdict.outcome}"
 
 
 def _line(verdict: Verdict, names: Mapping[str, str], width: int) -> str:
     claim = verdict.claim
     name = names.get(claim.id) or claim.id.partition(".")[2].replace(".", " ").replace("_", " ")
-    if verdict.curve:
-        name = f"{name} *"
     p = p_text(verdict.on_scale.estimate.p if verdict.on_scale else None)
     words = _words(verdict, width)
     if width >= WIDE:
         percentile = "-" if verdict.on_scale is None else f"{verdict.on_scale.percentile:.0f}"
         words = f"{percentile:>4} {words}"
-    return _line_of(f" {name}", reported_text(verdict), ours_text(verdict), p, words)
+    return _line_of(width, f" {name}", reported_text(verdict), ours_text(verdict), p, words)
 
 
-def _line_of(name: str, reported: str, ours: str, p: str, words: str) -> str:
-    return f"{_cut(name, NAME):<{NAME}} {reported:>{REPORTED}} {ours:<{OURS}} {p:>{P}} {words}".rstrip()
+def _line_of(width: int, name: str, reported: str, ours: str, p: str, words: str) -> str:
+    shown = f"{p:>{P}} " * (width >= ROOM_FOR_P)
+    return f"{_cut(name, NAME):<{NAME}} {reported:>{REPORTED}} {ours:<{OURS}} {shown}{words}".rstrip()
 
 
 def _words(one: Verdict | Curve, width: int) -> str:
-    outcome = one.outcome
-    if outcome == AGREES:
-        return outcome  # its meaning is printed below
-    if width >= WIDE:
-        return f"agrees; {why(one)}" if outcome == COARSE else outcome_text(one)
-    return how_far(one) if outcome == DIFFERS else outcome
+    if one.outcome == CONFIRMED or width < WIDE:
+        return one.outcome  # its meaning is printed below
+    if one.outcome == CANNOT_TELL and one.on_scale is not None:
+        return f"{one.outcome}; {in_brief(one.on_scale)}"
+    return outcome_text(one)
 
 
 def folded(text: str, width: int) -> str:
@@ -178,6 +175,10 @@ def _parts(judged: JudgedNumber) -> list[tuple[str, str]]:
                 f"{verdict.in_words(on_scale.estimate.resolution(verdict.level))} might not have shown; the margin, "
                 f"{claim.margin:.3g}, is {claim.margin_reason}",
             ),
+            (
+                "settled by?",
+                f"{seeds_that_settle(on_scale)} can settle it: then a run lands within the margin",
+            ),
         ]
     lines = against_lines(judged.against) or [f"no alternative to {own.recipe} is known"]
     return [*parts, *(("against what?" if place == 0 else "", line) for place, line in enumerate(lines))]
@@ -199,5 +200,6 @@ def own_json(judged: JudgedNumber) -> dict[str, object]:
         "percentile": on_scale and on_scale.percentile,
         "interval": on_scale and verdict.interval,
         "resolution": on_scale and on_scale.estimate.resolution(verdict.level),
+        "seeds_to_settle": on_scale and on_scale.seeds_to_settle,
         "alternatives": against_json(judged.against),
     }

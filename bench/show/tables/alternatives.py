@@ -23,26 +23,20 @@ from bench.judge.comparison import ENOUGH
 from bench.judge.results import Results
 from bench.judge.samples import MissingValue
 from bench.judge.stats.rule import Verdict
-from bench.judge.stats.verdicts import Judgement, is_end
+from bench.judge.stats.verdicts import Judgement, end_results
 from bench.show.reasoning import NAME_WIDTH, explain
 from bench.show.table import Entry, Linked, Measured, Missing, Table, of_claim
-from bench.show.tables.verdicts import LONGEST_PRINT, load_quoted
+from bench.show.tables.verdicts import LONGEST_PRINT
 
 COLUMNS = ("claim", "reported", "alternative", "protocol", "as published", "as alternative", "shared", "ratio")
 CAPTION = (
-    "Each end result and each quoted number, beside other recipes that it could have come from. +NAME: the published "
+    "Each end result, beside other recipes that it could have come from. +NAME: the published "
     "recipe with that change. Two columns of our seeds, by the same protocol: as published, and as the "
     "alternative. If column protocol says common, the document measured its number by another protocol. Shared: "
     "overlap of the two t distributions for one more run; 1 if they are the same. Ratio: how many times likelier the "
     f"reported number is under the published recipe. Far outside: more than {FAR:g} standard deviations from the "
     f"alternative's mean, too far for a ratio from so few seeds. Few seeds: fewer than {ENOUGH}."
 )
-
-
-def end_results(claims: Iterable[Claim]) -> list[Claim]:
-    """Return the claims on results after training, and the claims that are quoted."""
-    quoted = {one.claim for one in load_quoted()}
-    return [claim for claim in claims if claim.id in quoted or is_end(claim)]
 
 
 def end_results_against(results: Results, claims: Iterable[Claim]) -> list[Against]:

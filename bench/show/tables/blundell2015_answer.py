@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 
 from bench.core.text import Digits, counted, listed
-from bench.judge.comparison import AGREES, ALPHA, COARSE, DIFFERS, ENOUGH, Estimate, paired
+from bench.judge.comparison import ALPHA, CANNOT_TELL, CONFIRMED, CONTRADICTED, ENOUGH, Estimate, paired
 from bench.judge.results import Results
 from bench.judge.samples import Samples
 from bench.judge.shorter import records_of
@@ -79,7 +79,7 @@ WAYS = {
     "held-out": "at the epoch that held-out images choose",
     "peek": "at the epoch that the test images choose",
 }
-OUTCOMES = {AGREES: "comes out", DIFFERS: "does not come out", COARSE: "cannot be excluded"}
+OUTCOMES = (CONFIRMED, CONTRADICTED, CANNOT_TELL)
 
 
 def can_it_be_reproduced(results: Results) -> list[str]:
@@ -124,14 +124,10 @@ def _short(mine: Sequence[PaperVerdict]) -> str:
     ours = f"{PERCENT.text(sample.mean)} % with the network of the means"
     if not _has_verdict([one]):
         return f"{what}: open, {_progress(sample.n)} ({ours})."
-    near = f"; {_nearest(one)}" if one.verdict.outcome == COARSE else f", {counted(sample.n, 'seed')}"
+    near = f"; {_nearest(one)}" if one.verdict.outcome == CANNOT_TELL else f", {counted(sample.n, 'seed')}"
     unlike = Counter(each.verdict.outcome for each in mine if each.verdict.outcome != one.verdict.outcome)
-    ways = [
-        f"measured in {n} other way{'s' * (n > 1)}, it {words}"
-        for outcome, words in OUTCOMES.items()
-        if (n := unlike[outcome])
-    ]
-    return f"{'; '.join([f'{what}: {OUTCOMES[one.verdict.outcome]} ({ours}{near})', *ways])}."
+    ways = [f"measured in {n} other way{'s' * (n > 1)}: {outcome}" for outcome in OUTCOMES if (n := unlike[outcome])]
+    return f"{'; '.join([f'{what}: {one.verdict.outcome} ({ours}{near})', *ways])}."
 
 
 def _has_verdict(mine: Sequence[PaperVerdict]) -> bool:
@@ -150,16 +146,16 @@ def _opening(mine: Sequence[PaperVerdict]) -> str:
         lowest = [f"{PERCENT.text(min(in_percent(one).values))} % {WAYS[one.interpretation]}" for one in mine]
         return f"{reported} with {units} units is open: {_progress(few)}; the lowest error is {', '.join(lowest)}."
     said, near = [], _how_near(mine)
-    for outcome, words in OUTCOMES.items():
+    for outcome in OUTCOMES:
         ways = [one.interpretation for one in mine if one.verdict.outcome == outcome]
         if len(ways) == len(mine):
-            how = "; ".join(f"{WAYS[way]}, {near[way]}" for way in ways if outcome == COARSE)
-            said.append(f"{words} however it is measured{f': {how}' if how else ''}")
+            how = "; ".join(f"{WAYS[way]}, {near[way]}" for way in ways if outcome == CANNOT_TELL)
+            said.append(f"{outcome} however it is measured{f': {how}' if how else ''}")
         elif ways:
-            how = " or ".join(WAYS[way] + (f" ({near[way]})" if outcome == COARSE else "") for way in ways)
-            said.append(f"{words} {how}")
+            how = " or ".join(WAYS[way] + (f" ({near[way]})" if outcome == CANNOT_TELL else "") for way in ways)
+            said.append(f"{outcome} {how}")
     meaning = " Alone: as if it were the paper's only number; adjusted: for its other numbers."
-    return f"{reported} with {units} units {'; it '.join(said)}.{meaning if _adjustment_decides(mine) else ''}"
+    return f"{reported} with {units} units: {'; '.join(said)}.{meaning if _adjustment_decides(mine) else ''}"
 
 
 def _how_near(mine: Sequence[PaperVerdict]) -> dict[str, str]:
@@ -174,18 +170,18 @@ def _how_near(mine: Sequence[PaperVerdict]) -> dict[str, str]:
 
 
 def _adjustment_decides(mine: Sequence[PaperVerdict]) -> bool:
-    """Return whether, under some interpretation, the number would differ if it were the only number of its source."""
+    """Return whether the number, alone in its source, would be contradicted under some interpretation."""
     return min(_alone(mine).values(), default=1) < ALPHA
 
 
 def _alone(mine: Sequence[PaperVerdict]) -> dict[str, float]:
-    """Return the unadjusted p of each interpretation under which the number agrees coarsely."""
-    found = {one.interpretation: one.verdict.on_scale for one in mine if one.verdict.outcome == COARSE}
+    """Return the unadjusted p of each interpretation under which no single run can tell."""
+    found = {one.interpretation: one.verdict.on_scale for one in mine if one.verdict.outcome == CANNOT_TELL}
     return {interpretation: one.estimate.p for interpretation, one in found.items() if one is not None}
 
 
 def _nearest(one: PaperVerdict) -> str:
-    """Say how near our nearest seed came, so that a coarse agreement does not read as a reproduction."""
+    """Say how near our nearest seed came, so that an open number does not read as a reproduction."""
     reported, errors = 100 * one.claim.paper.value, in_percent(one).values
     if min(errors) <= reported <= max(errors):
         return f"our {len(errors)} seeds lie on both sides"

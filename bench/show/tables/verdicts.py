@@ -17,13 +17,15 @@ from bench.show.inputs import Inputs
 from bench.show.outcomes import LOOKS, counts, why
 from bench.show.reasoning import CHOSEN_AFTER, digits_of, ours_text, p_text
 from bench.show.table import Entry, Linked, Measured, Number, Table, of_claim, of_document
-from bench.show.tables.reported import headline, truncations
+from bench.show.tables.reported import truncations
 
 RULE = (
     "p: probability that one more run of ours lies at least as far from our mean as the report (t rule). Adjusted p: "
     "Holm, over the document's claims and curves. 95 %: interval for one more run of ours. R: shift of the mean that "
-    "one reported run reveals with 80 % power. Differs: adjusted p < .05. Agrees: even one more run of ours would land "
-    f"within the margin. Agrees, coarsely: neither. Fewer than {ENOUGH} seeds are too few."
+    "one reported run reveals with 80 % power. Seeds: how many settle the claim, so that one more run would land "
+    "within the margin. Contradicted: adjusted p < .05. Confirmed: 95 of 100 new runs of ours would land within the "
+    "margin of every number that prints as the report. No single run can tell: neither. Fewer than "
+    f"{ENOUGH} seeds are too few."
 )
 CURVE_RULE = (
     "A curve over epochs is one claim. Take the report and our seeds together: in each epoch, standardise every run by "
@@ -45,7 +47,7 @@ LONGEST_PRINT = 8  # characters; means over batches are printed with sixteen dig
 def verdicts_table(results: Results, judgement: Judgement) -> Table:
     """Return a row for each claim."""
     columns = ["claim", "reported", "unit", "margin", "measured", "difference", "95 %", "percentile", "p", "adjusted p"]
-    columns += ["R", "verdict", "why"]
+    columns += ["R", "seeds", "verdict", "why"]
     lines = [_line(verdict) for verdict in judgement.verdicts]
     caption = (
         f"{kinds_text(judgement)} Published recipe and published protocol. {RULE} A point of a curve gets the verdict "
@@ -71,6 +73,7 @@ def _line(verdict: Verdict) -> list[Entry]:
         None if on_scale is None else Linked(p_text(on_scale.estimate.p), here),
         _p(verdict.p_adjusted, here),
         None if on_scale is None else Linked(verdict.in_words(on_scale.estimate.resolution(verdict.level)), here),
+        None if on_scale is None else Linked(str(on_scale.seeds_to_settle or "none"), here),
         Linked(verdict.outcome, here),
         why(verdict),
     ]
@@ -124,7 +127,7 @@ def summary_table(results: Results, judgement: Judgement) -> Table:
 def kinds_text(judgement: Judgement) -> str:
     """Return the outcomes of end results, of curves and of computed numbers, counted apart.
 
-    They are never added up: points of a curve agree or differ together, and a computed number only tests arithmetic.
+    They are never added up: points of a curve have one verdict, and a computed number only tests arithmetic.
     """
     n_points = sum(len(one.rows) for one in judgement.curves)
     parts = [
@@ -139,21 +142,8 @@ def _kind(name: str, found: Sequence[Verdict] | Sequence[Curve], more: str = "")
     return f"{counted(len(found), name)}{more}: {counts(found)}." if found else ""
 
 
-class Quoted(TomlTable, frozen=True):
-    """A quoted claim."""
-
-    claim: str  # id
-    asks: str  # the question that the claim answers
-
-
 class _Headline(TomlTable, frozen=True):
-    number: tuple[Quoted, ...]
     short: Mapping[str, str]
-
-
-def load_quoted() -> tuple[Quoted, ...]:
-    """Read the numbers that are quoted, in the order of the file; raises ConfigError that names the file."""
-    return read_toml(HEADLINE, _Headline, "quoted numbers").number
 
 
 def load_short_names() -> Mapping[str, str]:
@@ -162,20 +152,17 @@ def load_short_names() -> Mapping[str, str]:
 
 
 def headline_table(results: Results, judgement: Judgement) -> Table:
-    """Return a row for each quoted number whose claim is among the verdicts."""
-    by_claim = {verdict.claim.id: verdict for verdict in judgement.verdicts}
-    found = [(quoted, by_claim[quoted.claim]) for quoted in load_quoted() if quoted.claim in by_claim]
-    lines = [_quoted_line(quoted, verdict, verdict in judgement.lasts) for quoted, verdict in found]
+    """Return a row for each end result."""
+    names = load_short_names()
+    lines = [_headline_line(verdict, names) for verdict in judgement.ends]
     caption = (
-        f"The {len(lines)} most quoted numbers. Ours: mean of our seeds, each trained and measured as published; in "
-        "brackets the 95 % interval for one more run, because a reported number is of a single run. All "
-        f"{len(judgement.ends)} end results of the documents, which `verdict` lists: {counts(judgement.ends)}."
+        f"{counted(len(lines), 'end result')} of the documents: {counts(judgement.ends)}. Ours: mean of our seeds, "
+        "each trained and measured as published; in brackets the 95 % interval for one more run, because a reported "
+        "number is of a single run."
     )
-    columns = ["what is reported", "reported", "ours [95 %]", "verdict"]
+    columns = ["document", "what is reported", "reported", "ours [95 %]", "verdict"]
     title = "Do the numbers that everybody quotes hold?"
-    notes = _notes([verdict for _, verdict in found], judgement)
-    if any(verdict in judgement.lasts for _, verdict in found):
-        notes.insert(0, "*: last point of a curve, not counted among the end results.")
+    notes = _notes(judgement.ends, judgement)
     return Table("headline", title, caption, columns, lines, notes).of(results, has_spread=False)
 
 
@@ -202,16 +189,12 @@ def _is_rough(verdict: Verdict) -> bool:
     return leaves_unit_interval(mean - half, mean + half)
 
 
-def _quoted_line(quoted: Quoted, verdict: Verdict, is_last_point: bool) -> list[Entry]:
+def _headline_line(verdict: Verdict, names: Mapping[str, str]) -> list[Entry]:
     claim = verdict.claim
     here = (of_claim(claim.id),)
     ours = None if verdict.centre is None else Linked(ours_text(verdict), here)
-    return [
-        quoted.asks + " *" * is_last_point,
-        Linked(reported_text(verdict), here),
-        ours,
-        Linked(verdict.outcome, here),
-    ]
+    name = names.get(claim.id, claim.metric)
+    return [claim.source, name, Linked(reported_text(verdict), here), ours, Linked(verdict.outcome, here)]
 
 
 def reported_text(verdict: Verdict) -> str:
@@ -220,18 +203,10 @@ def reported_text(verdict: Verdict) -> str:
     return printed if len(printed) <= LONGEST_PRINT else digits_of(verdict).text(verdict.claim.value)
 
 
-def final_verdicts(inputs: Inputs) -> list[Verdict]:
-    """Return the verdicts on final numbers, and on each approach's last reported accuracy."""
-    claims = inputs.claims
-    accuracies = (headline(claims, name, "accuracy", "mnist") for name in {claim.approach for claim in claims})
-    at_end = {claim.id for claim in (*(one for one in claims if one.stage == "final"), *accuracies) if claim}
-    return [verdict for verdict in inputs.judgement.verdicts if verdict.claim.id in at_end]
-
-
 def final_numbers_table(inputs: Inputs) -> Table:
     """Return a row for each number that a document reports at its end; the page draws the column `DRAWING`."""
     lines: list[list[Entry]] = []
-    for verdict in final_verdicts(inputs):
+    for verdict in inputs.judgement.ends:
         claim, here = verdict.claim, (of_claim(verdict.claim.id),)
         digits = FRACTION if claim.unit == "fraction" else SIX
         in_margins = verdict.difference / claim.margin if verdict.difference is not None and claim.margin else None
@@ -251,11 +226,11 @@ def final_numbers_table(inputs: Inputs) -> Table:
         )
     columns = ["document", "what", "reported", "measured", DRAWING, "verdict", "approach", "margin", "unit"]
     caption = (
-        "The numbers that each document reports at its end. Last points of curves and computed numbers are shown and "
-        f"not counted among the {len(inputs.judgement.ends)} end results. The drawing: our mean (dot) and the 95 % "
-        "prediction interval for one more run of ours (line; none below two seeds). Middle stroke: the reported "
-        "number. Shaded band and unit: the margin, the difference that would matter, declared before the runs with "
-        f"five seeds. The drawing ends {REACH:.0f} margins away; a triangle lies further out."
+        f"{counted(len(inputs.judgement.ends), 'end result')} of the documents: {counts(inputs.judgement.ends)}. The "
+        "drawing: our mean (dot) and the 95 % prediction interval for one more run of ours (line; none below two "
+        "seeds). Middle stroke: the reported number. Shaded band and unit: the margin, the difference that would "
+        f"matter, declared before the runs with five seeds. The drawing ends {REACH:.0f} margins away; a triangle "
+        "lies further out."
     )
     title = "The headline numbers, drawn"
     return Table("headlines", title, caption, columns, lines).of(inputs.results, has_spread=False)

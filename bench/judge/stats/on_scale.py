@@ -1,0 +1,171 @@
+"""A claim on its scale: how far our seeds are from the report, how sharply they judge it, and how many would.
+
+`bench.judge.stats.rule` has the meaning of D, E, h, M and R.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+
+from bench.judge.claims import Claim
+from bench.judge.comparison import (
+    ALPHA,
+    CANNOT_TELL,
+    CONFIRMED,
+    CONTRADICTED,
+    ENOUGH,
+    LEVEL,
+    Estimate,
+    Reported,
+    against_reported,
+    one_more_error,
+    quantile,
+    welch,
+)
+from bench.judge.samples import Samples
+from bench.judge.stats.scales import IDENTITY, Scale, ends_on_scale, from_scale, margin_on_scale, scale_of, to_scale
+
+MOST_SEEDS = 10**6  # more seeds than this count as no number of seeds
+
+
+@dataclass(frozen=True)
+class OnScale:
+    """A claim or a curve on its scale: at least two of our seeds, the reported number, and the margin."""
+
+    ours: Samples
+    reported: Reported
+    margin: float
+    scale: Scale = IDENTITY
+    unit_margin: float = math.inf  # the margin in the claim's unit; a curve has none
+
+    @cached_property
+    def estimate(self) -> Estimate:
+        """Return D, the distance of our mean from the nearest number that prints as the report, as an estimate."""
+        return against_reported(self.ours, self.reported)
+
+    @property
+    def half_width(self) -> float:
+        """Return h, the half-width of the 95 % interval."""
+        return self.estimate.half_width() or 0.0
+
+    @property
+    def percentile(self) -> float:
+        """Return the percentage of our runs below the reported number.
+
+        A run that is printed as the report counts as half a run.
+        """
+        low, high = self.reported.low, self.reported.high
+        below = sum(1.0 if value < low else 0.5 if value <= high else 0.0 for value in self.ours.values)
+        return 100 * below / self.ours.n
+
+    @property
+    def p_equivalence(self) -> float | None:
+        """Return the p-value of equivalence within the margin; None if the report is of one run."""
+        if self.reported.sd is None:
+            return None
+        return against_reported(
+            self.ours, self.reported._replace(low=self._farthest, high=self._farthest)
+        ).equivalence_p(self.margin)
+
+    @property
+    def _mean(self) -> float:
+        return self.ours.mean or 0.0
+
+    @property
+    def _farthest(self) -> float:
+        """Return the number farthest from our mean that prints as the report."""
+        return max(self.reported.low, self.reported.high, key=lambda end: abs(end - self._mean))
+
+    @property
+    def farthest_distance(self) -> float:
+        """Return E, the distance of our mean from the farthest number that prints as the report."""
+        return abs(self._farthest - self._mean)
+
+    def _is_near(self, one: float, other: float) -> bool:
+        """Return whether two places on the scale lie within the margin, on the scale and in the claim's unit."""
+        in_unit = abs(from_scale(self.scale, one) - from_scale(self.scale, other))
+        return abs(one - other) <= self.margin and in_unit <= self.unit_margin
+
+    @property
+    def is_within_margin(self) -> bool:
+        """Return whether D is within the margin."""
+        return self._is_near(self._mean, self._nearest)
+
+    @property
+    def _nearest(self) -> float:
+        """Return the number nearest to our mean that prints as the report."""
+        return min(max(self._mean, self.reported.low), self.reported.high)
+
+    @property
+    def distance_in_unit(self) -> float:
+        """Return D in the claim's unit."""
+        return abs(from_scale(self.scale, self._mean) - from_scale(self.scale, self._nearest))
+
+    @property
+    def would_land(self) -> bool:
+        """Return whether one more run would land within the margin of every number that prints as the report."""
+        return self._lands(self._mean, self.half_width)
+
+    def _lands(self, mean: float, half: float) -> bool:
+        return self._is_near(mean + half, self.reported.low) and self._is_near(mean - half, self.reported.high)
+
+    @property
+    def scatters(self) -> bool:
+        """Return whether one more run may lie farther from our mean than the margin: h > M."""
+        return not all(self._is_near(self._mean, self._mean + side * self.half_width) for side in (-1, 1))
+
+    @property
+    def is_sharp(self) -> bool:
+        """Return whether a report with such digits could be confirmed: half of what prints alike, plus h, <= M."""
+        return self._is_sharp_with(self.half_width)
+
+    def _is_sharp_with(self, half: float) -> bool:
+        return self._lands(self.reported.middle, half)
+
+    @property
+    def seeds_to_settle(self) -> int | None:
+        """Return the fewest seeds that make the rule sharp at this spread; None if no number of seeds does."""
+        if not self._is_sharp_with(self._half_width_of(math.inf)):
+            return None
+        enough, too_few = ENOUGH, ENOUGH - 1
+        while not self._is_sharp_with(self._half_width_of(enough)):
+            enough, too_few = 2 * enough, enough
+            if enough > MOST_SEEDS:
+                return None
+        while enough - too_few > 1:
+            middle = (enough + too_few) // 2
+            if self._is_sharp_with(self._half_width_of(middle)):
+                enough = middle
+            else:
+                too_few = middle
+        return enough
+
+    def _half_width_of(self, n: float) -> float:
+        """Return h with n seeds; for a report of several runs, of the two one-sided tests."""
+        sd = self.ours.sd or 0.0
+        if self.reported.sd is None:
+            return quantile(0.5 + LEVEL / 2, n - 1) * one_more_error(sd, n)
+        error, freedom = welch((sd, n), (self.reported.sd, self.reported.n_runs))
+        return quantile(1 - ALPHA, freedom) * error if error else 0.0
+
+    def outcome(self, p_adjusted: float) -> str:
+        """Return the outcome, if there are enough seeds."""
+        if p_adjusted < ALPHA:
+            return CONTRADICTED
+        same = self.p_equivalence
+        return CONFIRMED if (self.would_land if same is None else same < ALPHA) else CANNOT_TELL
+
+
+def on_scale(claim: Claim, sample: Samples) -> OnScale | None:
+    """Return a claim on its scale; None for fewer than two seeds, or a number that the scale cannot hold."""
+    scale = scale_of(claim)
+    try:
+        ours = sample.converted(lambda value: to_scale(scale, value))
+    except ValueError:
+        return None
+    if ours.n < 2:
+        return None
+    reported = Reported(*ends_on_scale(claim, scale), claim.spread, claim.n_runs)
+    return OnScale(ours, reported, margin_on_scale(claim, scale), scale, claim.margin)
