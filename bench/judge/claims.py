@@ -115,6 +115,7 @@ class ClaimRow:
 
     claim: Claim
     sample: Samples
+    others: tuple[Samples, ...] = ()  # of other recipes of the approach, measured alike
 
 
 # reading the file

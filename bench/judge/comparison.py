@@ -119,17 +119,20 @@ class Estimate:
         return float(special.nctdtrinc(self.freedom, 1 - POWER, quantile(1 - level / 2, self.freedom))) * self.error
 
 
-def against_reported(ours: Samples, reported: Reported) -> Estimate:
-    """Compare at least two runs of ours with a reported number."""
+def against_reported(ours: Samples, reported: Reported, spread: tuple[float, int] | None = None) -> Estimate:
+    """Compare at least two runs of ours with a reported number.
+
+    `spread`: standard deviation and degrees of freedom, if not those of our runs. A report of several runs has none.
+    """
     assert ours.sd is not None, "at least two runs"
+    sd, freedom = spread or (ours.sd, ours.n - 1)
     mean = statistics.fmean(ours.values)
     distance = max(0.0, reported.low - mean, mean - reported.high)
     if reported.sd is None:
         # Equal seeds cannot judge another number that is of one run.
         has_spread = ours.sd > 0 or distance == 0
-        return Estimate(ours, Samples(), distance, one_more_error(ours.sd, ours.n), ours.n - 1, has_spread)
-    error, freedom = welch((ours.sd, ours.n), (reported.sd, reported.n_runs))
-    return Estimate(ours, Samples(), distance, error, freedom)
+        return Estimate(ours, Samples(), distance, one_more_error(sd, ours.n), freedom, has_spread)
+    return Estimate(ours, Samples(), distance, *welch((ours.sd, ours.n), (reported.sd, reported.n_runs)))
 
 
 def welch(*groups: tuple[float, float]) -> tuple[float, float]:

@@ -106,6 +106,10 @@ class Results:
         """Return the records of one trained run, one a seed."""
         return list(self._trained_runs.get((approach, recipe, protocol), ()))
 
+    def measured_recipes(self, approach: str, protocol: str) -> list[str]:
+        """Return the recipes of an approach that a protocol measured, by name."""
+        return sorted(recipe for name, recipe, by in self._trained_runs if (name, by) == (approach, protocol))
+
     def toys(self) -> list[str]:
         """Return the approaches to the toy regression."""
         return [name for name in self.approaches if name in self.manifests and self.manifests[name].task == "toy"]

@@ -24,6 +24,16 @@ def records_of(results: Results, approach: str, recipe: str, protocol: str) -> l
     return [*found, *(one for one in from_longer(results, approach, recipe, protocol) if one.seed not in seeds)]
 
 
+def siblings(results: Results, approach: str, recipe: str, protocol: str) -> list[str]:
+    """Return the other recipes of an approach that a protocol measured; of those with the same fits, only one."""
+
+    def fits(name: str) -> str:
+        return longer_recipe(approach, name, protocol)[0] or name
+
+    names = {fits(name): name for name in results.measured_recipes(approach, protocol)}
+    return [name for base, name in names.items() if base != fits(recipe)]
+
+
 def from_longer(results: Results, approach: str, recipe: str, protocol: str) -> Iterator[Record]:
     """Yield for each finished longer fit the record that a fit of this recipe would have, without draws and times."""
     longer, epochs = longer_recipe(approach, recipe, protocol)

@@ -20,6 +20,7 @@ from bench.core.row_scores import Scores
 from bench.core.store import Store
 from bench.judge.ablation import derived_metrics
 from bench.judge.ablation.effects import Numbers
+from bench.judge.alternatives.spreads import with_others
 from bench.judge.claims import Claim, ClaimRow, load_claims, match
 from bench.judge.results import Results, described, select
 from bench.judge.samples import Samples
@@ -160,7 +161,7 @@ class Inputs:
     @cached_property
     def rows(self) -> list[ClaimRow]:
         """Every reported number, each with the values that our seeds measured."""
-        return match(self.claims, self.results)
+        return with_others(match(self.claims, self.results), self.results)
 
     @cached_property
     def judgement(self) -> Judgement:

@@ -125,7 +125,7 @@ def _scale(verdict: Verdict, on_scale: OnScale) -> list[str]:
 def _one_of_ours(verdict: Verdict, on_scale: OnScale) -> list[str]:
     d, k = on_scale.estimate.difference, on_scale.ours.n
     if on_scale.reported.sd is None:
-        text = f"t({k - 1}) of D / (s sqrt(1 + 1/{k}))"
+        text = f"t({on_scale.spread[1]}) of D / (s sqrt(1 + 1/{k}))"
     else:
         text = f"Welch's test against the mean of {on_scale.reported.n_runs:g} runs"
     below = (
@@ -133,6 +133,7 @@ def _one_of_ours(verdict: Verdict, on_scale: OnScale) -> list[str]:
         "as half a run"
     )
     lines = [
+        *_pooling(on_scale),
         _step("distance", f"D = {d:.4g} from our mean to the nearest number that is printed alike"),
         _step("one of ours?", f"p = {p_text(on_scale.estimate.p)}, two-sided, by {text}"),
         _step("percentile", below),
@@ -143,11 +144,28 @@ def _one_of_ours(verdict: Verdict, on_scale: OnScale) -> list[str]:
     return lines
 
 
+def _pooling(on_scale: OnScale) -> list[str]:
+    """Return a step on the spread of several recipes, if there are several."""
+    return [_step("pooled?", pooling_text(on_scale))] if on_scale.pooled is not None else []
+
+
+def pooling_text(on_scale: OnScale) -> str:
+    """Say whether the spread is pooled over recipes, and what the claim's own seeds alone and all seeds give."""
+    pooled, own = on_scale.pooled, on_scale.own_estimate
+    if pooled is None:
+        return "own seeds alone: no other recipe has two seeds"
+    test = f"Bartlett's test over {pooled.n_recipes} recipes, p = {p_text(pooled.p)}"
+    alone = f"own seeds: s = {on_scale.ours.sd:.4g}, p = {p_text(own.p)}, h = {own.half_width():.4g}"
+    if not pooled.is_allowed:
+        return f"no, {test}: they scatter unlike each other; {alone}"
+    return f"yes, {test}: s = {pooled.sd:.4g} with {pooled.freedom} degrees of freedom counts; {alone}"
+
+
 def _precision(verdict: Verdict, on_scale: OnScale) -> list[str]:
     h, k, ends = on_scale.half_width, on_scale.ours.n, verdict.interval
     assert ends is not None, "a verdict on a scale has an interval"
     low, high = map(digits_of(verdict).text, ends)
-    width = f"t({k - 1}, .975) s sqrt(1 + 1/{k})" if on_scale.reported.sd is None else "by Welch"
+    width = f"t({on_scale.spread[1]}, .975) s sqrt(1 + 1/{k})" if on_scale.reported.sd is None else "by Welch"
     r, level = on_scale.estimate.resolution(verdict.level), f"{verdict.level:.2g}"
     seeds = seeds_that_settle(on_scale)
     return [
@@ -238,6 +256,9 @@ def as_json(judgement: Judgement, verdict: Verdict) -> dict[str, object]:
         "p_best_of_three": verdict.best_of_three_p,
         "p_equivalence": on_scale and on_scale.p_equivalence,
         "percentile": on_scale and on_scale.percentile,
+        "own_p": on_scale and on_scale.own_estimate.p,
+        "own_half_width": on_scale and on_scale.own_estimate.half_width(),
+        "pooled": on_scale and on_scale.pooled and on_scale.pooled._asdict() | {"counts": on_scale.pooled.is_allowed},
         "curve": verdict.curve or None,
         "p_curve": curve and curve.on_scale and curve.on_scale.estimate.p,
         "p_joint": judgement.joint.get(claim.source),

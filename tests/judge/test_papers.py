@@ -120,7 +120,7 @@ def test_a_number_that_is_contradicted_alone_but_not_beside_the_others_of_its_so
     same fits are farther from 1.24 (Table 2, nothing removed): 16 x .027 = .43. At chosen epochs it prints 13.
     """
     large = [0.0150 + 0.0005 * step for step in (-1.5, 0, 0, 0.5, 1)]
-    said = sentence(records("published+units-1200", large), records("published", FIVE))
+    said = sentence(records("published+units-1200", large))
     assert "1.32 % with 1200 units: contradicted with 100 draws averaged; no single run can tell with the " in said
     assert said.count(", p 0.027 alone and 0.43 adjusted)") == 1
     assert said.count(", p 0.027 alone and 0.32 adjusted)") == 2

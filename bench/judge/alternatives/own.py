@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from functools import partial
 from typing import NamedTuple
 
 from bench.core.errors import ConfigError, unknown_name
@@ -16,11 +17,12 @@ from bench.data.manifest import MEASURED_NAMES, manifest
 from bench.judge.ablation.effects import command
 from bench.judge.ablation.single_changes import VARIANT, MetricKey
 from bench.judge.alternatives.named import Alternative, alternatives, learns_what_is_measured
+from bench.judge.alternatives.spreads import others
 from bench.judge.alternatives.weighing import PUBLISHED, Against, compare
 from bench.judge.claims import LONGEST_QUOTE, NATS_PER_BIT, Claim, PrecisionKind, number
 from bench.judge.comparison import ENOUGH
 from bench.judge.results import Results
-from bench.judge.samples import metrics_of
+from bench.judge.samples import Samples, metrics_of
 from bench.judge.shorter import records_of
 from bench.judge.stats.rule import Verdict, judge_one
 from bench.measure.metrics.shifts import MOST_ROWS
@@ -70,10 +72,14 @@ def judge_own(own: OwnNumber, results: Results, claims: Iterable[Claim]) -> Judg
     key = _key(own, sorted({name for record in records for name in record.metrics}))
     claim = _claim(own, key, claims, records[0].profile)
     ours, found = metrics_of(records, key), []
+
+    def read(approach: str, recipe: str) -> Samples:
+        return metrics_of(records_of(results, approach, recipe, own.protocol), key)
+
     for one in _others(own, results, claim.split):
-        theirs = metrics_of(records_of(results, one.approach, one.recipe, own.protocol), key)
-        found.append(compare(claim, one, own.protocol, ours, theirs))
-    return JudgedNumber(own, key, judge_one(claim, ours), Against(claim, tuple(found)))
+        found.append(compare(claim, one, own.protocol, ours, read(one.approach, one.recipe)))
+    alike = others(results, own.approach, own.recipe, own.protocol, claim.split, partial(read, own.approach))
+    return JudgedNumber(own, key, judge_one(claim, ours, others=alike), Against(claim, tuple(found)))
 
 
 def _records(own: OwnNumber, results: Results) -> list[Record]:

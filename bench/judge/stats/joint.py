@@ -1,7 +1,8 @@
 """All claims of a document together: could one run of ours have given them all?
 
 The statistic is Fisher's: -2 times the sum of the logarithms of the claims' p-values. Claims of one fit depend on each
-other, so it does not have a chi-squared distribution, and we simulate its distribution. A simulation draws k + 1 runs
+other, so it does not have a chi-squared distribution, and we simulate its distribution, with the spread of each claim's
+own seeds. A simulation draws k + 1 runs
 of normal numbers. The claims of an approach have the correlations that our k seeds show, shrunk by `SHRINKAGE` towards
 0; approaches are independent. The last run is the report: it is printed with as many digits as in the document, and
 judged by the other k runs.
@@ -45,7 +46,7 @@ def joint_p(
     blocks: dict[tuple[str, int], list[OnScale]] = {}
     for approach, claim in claims:
         blocks.setdefault((approach, claim.ours.n), []).append(claim)
-    observed = sum(_fisher(np.array([[one.estimate.p for one in found]])).item() for found in blocks.values())
+    observed = sum(_fisher(np.array([[one.own_estimate.p for one in found]])).item() for found in blocks.values())
     simulated = np.zeros(simulations)
     for (approach, n), found in blocks.items():
         source = np.random.Generator(np.random.PCG64(stream_seed(0, f"{STREAM}/{document}/{approach}", n)))

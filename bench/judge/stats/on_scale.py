@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -25,6 +26,7 @@ from bench.judge.comparison import (
     welch,
 )
 from bench.judge.samples import Samples
+from bench.judge.stats.pooling import Pooled, pool
 from bench.judge.stats.scales import IDENTITY, Scale, ends_on_scale, from_scale, margin_on_scale, scale_of, to_scale
 
 MOST_SEEDS = 10**6  # more seeds than this count as no number of seeds
@@ -39,11 +41,29 @@ class OnScale:
     margin: float
     scale: Scale = IDENTITY
     unit_margin: float = math.inf  # the margin in the claim's unit; a curve has none
+    pooled: Pooled | None = None  # with the seeds of other recipes; it counts where it is allowed
 
     @cached_property
     def estimate(self) -> Estimate:
         """Return D, the distance of our mean from the nearest number that prints as the report, as an estimate."""
+        return against_reported(self.ours, self.reported, self.spread)
+
+    @property
+    def own_estimate(self) -> Estimate:
+        """Return D with the spread of our seeds of this recipe alone."""
         return against_reported(self.ours, self.reported)
+
+    @property
+    def is_pooled(self) -> bool:
+        """Return whether the spread is that of several recipes."""
+        return self.pooled is not None and self.pooled.is_allowed
+
+    @property
+    def spread(self) -> tuple[float, int]:
+        """Return standard deviation and degrees of freedom: of all recipes if Bartlett's test allows, else our own."""
+        if self.pooled is not None and self.is_pooled:
+            return self.pooled.sd, self.pooled.freedom
+        return self.ours.sd or 0.0, self.ours.n - 1
 
     @property
     def half_width(self) -> float:
@@ -144,11 +164,11 @@ class OnScale:
 
     def _half_width_of(self, n: float) -> float:
         """Return h with n seeds; for a report of several runs, of the two one-sided tests."""
-        sd = self.ours.sd or 0.0
+        sd, freedom = self.spread
         if self.reported.sd is None:
-            return quantile(0.5 + LEVEL / 2, n - 1) * one_more_error(sd, n)
-        error, freedom = welch((sd, n), (self.reported.sd, self.reported.n_runs))
-        return quantile(1 - ALPHA, freedom) * error if error else 0.0
+            return quantile(0.5 + LEVEL / 2, freedom + n - self.ours.n) * one_more_error(sd, n)
+        error, effective = welch((sd, n), (self.reported.sd, self.reported.n_runs))
+        return quantile(1 - ALPHA, effective) * error if error else 0.0
 
     def outcome(self, p_adjusted: float) -> str:
         """Return the outcome, if there are enough seeds."""
@@ -158,14 +178,23 @@ class OnScale:
         return CONFIRMED if (self.would_land if same is None else same < ALPHA) else CANNOT_TELL
 
 
-def on_scale(claim: Claim, sample: Samples) -> OnScale | None:
-    """Return a claim on its scale; None for fewer than two seeds, or a number that the scale cannot hold."""
+def on_scale(claim: Claim, sample: Samples, others: Sequence[Samples] = ()) -> OnScale | None:
+    """Return a claim on its scale; None for fewer than two seeds, or a number that the scale cannot hold.
+
+    `others`: what other recipes of the approach measured of the claim.
+    """
     scale = scale_of(claim)
+    ours = _converted(sample, scale)
+    if ours is None or ours.n < 2:
+        return None
+    found = [one for other in others if (one := _converted(other, scale)) is not None]
+    pooled = pool(ours, found) if claim.spread is None else None
+    reported = Reported(*ends_on_scale(claim, scale), claim.spread, claim.n_runs)
+    return OnScale(ours, reported, margin_on_scale(claim, scale), scale, claim.margin, pooled)
+
+
+def _converted(sample: Samples, scale: Scale) -> Samples | None:
     try:
-        ours = sample.converted(lambda value: to_scale(scale, value))
+        return sample.converted(lambda value: to_scale(scale, value))
     except ValueError:
         return None
-    if ours.n < 2:
-        return None
-    reported = Reported(*ends_on_scale(claim, scale), claim.spread, claim.n_runs)
-    return OnScale(ours, reported, margin_on_scale(claim, scale), scale, claim.margin)

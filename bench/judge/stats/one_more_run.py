@@ -70,7 +70,7 @@ def _t_cuts(freedom: int) -> Floats:
     return np.asarray(special.stdtrit(freedom, np.arange(1, _CUTS) / _CUTS))
 
 
-def best_of_p(runs: Samples, low: float, high: float, tries: int) -> float:
+def best_of_p(runs: Samples, low: float, high: float, tries: int, spread: tuple[float, int] | None = None) -> float:
     """Return the two-sided p-value of a report that is the highest of several runs.
 
     Args:
@@ -78,33 +78,36 @@ def best_of_p(runs: Samples, low: float, high: float, tries: int) -> float:
         low: lowest number that prints as the report.
         high: the highest one.
         tries: number of reported runs of which the highest was kept.
+        spread: standard deviation and degrees of freedom, if not those of `runs`.
     """
     assert runs.sd is not None, "at least two runs"
-    mean, sd, n = statistics.fmean(runs.values), runs.sd, runs.n
+    mean, n = statistics.fmean(runs.values), runs.n
+    sd, freedom = spread or (runs.sd, n - 1)
     if sd == 0:
         return 1.0 if low <= mean <= high else 0.0
-    below, above = _highest_below((high - mean) / sd, n, tries), 1 - _highest_below((low - mean) / sd, n, tries)
+    below, within = (_highest_below((end - mean) / sd, n, freedom, tries) for end in (high, low))
+    above = 1 - within
     # p of one run: the integral is 0 far out
-    one_above = float(special.stdtr(n - 1, (mean - low) / one_more_error(sd, n)))
+    one_above = float(special.stdtr(freedom, (mean - low) / one_more_error(sd, n)))
     return min(1.0, 2 * below, 2 * max(above, one_above))
 
 
-def _highest_below(t: float, n: int, tries: int) -> float:
-    """Return P(highest of several new runs < m + t s), for mean m and standard deviation s of n runs.
+def _highest_below(t: float, n: int, freedom: int, tries: int) -> float:
+    """Return P(highest of several new runs < m + t s), for mean m of n runs and standard deviation s.
 
-    The runs are standard normal. Let z be standard normal, and w^2 (n - 1) chi squared with n - 1 degrees of freedom.
+    The runs are standard normal. Let z be standard normal, and w^2 f chi squared with f degrees of freedom, those of s.
     Then m = z / sqrt(n) and s = w. Given m and s, the new runs are independent, so the probability is the mean of
     Phi(t w + z / sqrt(n))^tries over w and z.
     """
-    w, m, weights = _nodes(n)
+    w, m, weights = _nodes(n, freedom)
     inside = special.ndtr(t * w[:, None] + m[None, :]) ** tries
     return float(weights @ inside @ weights)
 
 
 @functools.cache
-def _nodes(n: int) -> tuple[Floats, Floats, Floats]:
+def _nodes(n: int, freedom: int) -> tuple[Floats, Floats, Floats]:
     """Return values of w, values of z / sqrt(n), and the weights of both, `_NODES` numbers each."""
     places, weights = special.roots_legendre(_NODES)
     share = (places + 1) / 2
-    w = np.sqrt(special.chdtri(n - 1, share) / (n - 1))
+    w = np.sqrt(special.chdtri(freedom, share) / freedom)
     return w, special.ndtri(share) / math.sqrt(n), weights / 2

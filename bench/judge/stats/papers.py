@@ -17,10 +17,10 @@ import msgspec
 from bench.core.csv_rows import CsvRow, read_csv
 from bench.core.project import REFERENCE
 from bench.core.toml import Text
-from bench.judge.claims import Claim
+from bench.judge.claims import Claim, ClaimRow
 from bench.judge.results import Results
 from bench.judge.samples import Samples, metrics_of
-from bench.judge.shorter import records_of
+from bench.judge.shorter import records_of, siblings
 from bench.judge.stats.rule import Verdict, judge_family
 
 PAPERS = REFERENCE / "papers.csv"
@@ -137,21 +137,26 @@ def paper_verdicts(claims: Sequence[PaperClaim], results: Results) -> list[Paper
     Holm's procedure adjusts the p-values over all numbers that a source prints with this interpretation, measured or
     not. There is no adjustment over interpretations: each is another claim that the same words can mean.
     """
-    families: dict[tuple[str, str], list[tuple[PaperClaim, Claim, Samples]]] = {}
+    families: dict[tuple[str, str], list[tuple[PaperClaim, ClaimRow]]] = {}
     for claim in claims:
         for name, metric in claim.metrics.items():
-            measured = claim, _as_claim(claim, metric), _sample(claim, metric, results)
-            families.setdefault((claim.source, name), []).append(measured)
+            families.setdefault((claim.source, name), []).append((claim, _row(claim, metric, results)))
     found = {}
     for (_, name), family in families.items():
-        verdicts = judge_family([(judged, sample) for _, judged, sample in family])
-        for (claim, *_), verdict in zip(family, verdicts, strict=True):
+        verdicts = judge_family([row for _, row in family])
+        for (claim, _), verdict in zip(family, verdicts, strict=True):
             found[claim.paper.id, name] = PaperVerdict(claim, name, verdict)
     return [found[claim.paper.id, name] for claim in claims for name in claim.metrics]
 
 
-def _sample(claim: PaperClaim, metric: str, results: Results) -> Samples:
-    return metrics_of(records_of(results, claim.approach, claim.recipe, "published"), f"mnist/test10k/{metric}")
+def _row(claim: PaperClaim, metric: str, results: Results) -> ClaimRow:
+    """Return a number as a claim, with what its fits measured, and those of other recipes of the approach."""
+
+    def read(recipe: str) -> Samples:
+        return metrics_of(records_of(results, claim.approach, recipe, "published"), f"mnist/test10k/{metric}")
+
+    others = map(read, siblings(results, claim.approach, claim.recipe, "published"))
+    return ClaimRow(_as_claim(claim, metric), read(claim.recipe), tuple(others))
 
 
 def _as_claim(claim: PaperClaim, metric: str) -> Claim:

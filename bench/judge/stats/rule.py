@@ -26,7 +26,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from bench.judge.claims import CLOSED_FORM, Claim, measured_key, print_interval
+from bench.judge.claims import CLOSED_FORM, Claim, ClaimRow, measured_key, print_interval
 from bench.judge.comparison import (
     ALPHA,
     CANNOT_TELL,
@@ -103,7 +103,7 @@ class Verdict:
         if found is None or found.reported.sd is not None or not better:
             return None
         low, high = sorted((better * found.reported.low, better * found.reported.high))
-        return best_of_p(found.ours.converted(lambda value: better * value), low, high, TRIES)
+        return best_of_p(found.ours.converted(lambda value: better * value), low, high, TRIES, found.spread)
 
     def in_words(self, width: float) -> str:
         """Return a width on the scale as text, in the claim's unit."""
@@ -128,36 +128,38 @@ def distance_from_print(claim: Claim, value: float) -> float:
     return max(0.0, interval.low - value, value - interval.high)
 
 
-def testable(claim: Claim, sample: Samples) -> Estimate | None:
+def testable(row: ClaimRow) -> Estimate | None:
     """Return the estimate of a trained claim with enough seeds and a spread, of which none failed; else None."""
-    if is_exact(claim) or sample.n < ENOUGH or sample.missing_value is not None:
+    if is_exact(row.claim) or row.sample.n < ENOUGH or row.sample.missing_value is not None:
         return None
-    found = on_scale(claim, sample)
+    found = on_scale(row.claim, row.sample, row.others)
     return found.estimate if found is not None and found.estimate.has_spread else None
 
 
-def judge_one(claim: Claim, sample: Samples, n_claims: int = 1) -> Verdict:
+def judge_one(claim: Claim, sample: Samples, n_claims: int = 1, others: Sequence[Samples] = ()) -> Verdict:
     """Return the verdict of one of `n_claims` claims that are tested together, by Bonferroni's adjustment."""
-    estimate = testable(claim, sample)
+    row = ClaimRow(claim, sample, tuple(others))
+    estimate = testable(row)
     p = None if estimate is None else min(1.0, n_claims * estimate.p)
-    return conclude(claim, sample, p, ALPHA / n_claims)
+    return conclude(row, p, ALPHA / n_claims)
 
 
-def judge_family(measured: Sequence[tuple[Claim, Samples]]) -> list[Verdict]:
+def judge_family(rows: Sequence[ClaimRow]) -> list[Verdict]:
     """Return the verdicts of claims that are tested together, by Holm's adjustment over all of them."""
-    n = len(measured)
-    adjusted = holm_over({place: testable(*one) for place, one in enumerate(measured)}, n)
-    return [conclude(*one, adjusted.get(place), ALPHA / n) for place, one in enumerate(measured)]
+    n = len(rows)
+    adjusted = holm_over({place: testable(row) for place, row in enumerate(rows)}, n)
+    return [conclude(row, adjusted.get(place), ALPHA / n) for place, row in enumerate(rows)]
 
 
-def conclude(claim: Claim, sample: Samples, p_adjusted: float | None, level: float) -> Verdict:
+def conclude(row: ClaimRow, p_adjusted: float | None, level: float) -> Verdict:
     """Return the verdict of a claim, from its adjusted p-value (None if it is not `testable`) and its test's level."""
+    claim, sample = row.claim, row.sample
     if not sample.n:
         return Verdict(claim, NOT_RUN, sample)
     if is_exact(claim):
         prints_so = all(distance_from_print(claim, value) == 0 for value in sample.values)
         return Verdict(claim, EXACT if prints_so else NOT_EXACT, sample)
-    found, scale = on_scale(claim, sample), scale_of(claim)
+    found, scale = on_scale(claim, sample, row.others), scale_of(claim)
     if found is None or p_adjusted is None:
         return Verdict(claim, TOO_FEW, sample, scale, found)
     return Verdict(claim, found.outcome(p_adjusted), sample, scale, found, p_adjusted, level)

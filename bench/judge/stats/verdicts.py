@@ -102,11 +102,7 @@ def _tests(
 ) -> dict[str, tuple[float, float]]:
     """Return the adjusted p-value and the level of each tested claim and curve of one document."""
     in_curves = {row.claim.id for curve in its_curves for row in curve.rows}
-    estimates = {
-        row.claim.id: testable(row.claim, row.sample)
-        for row in rows
-        if row.claim.id not in in_curves or row.claim.id in ends
-    }
+    estimates = {row.claim.id: testable(row) for row in rows if row.claim.id not in in_curves or row.claim.id in ends}
     for curve in its_curves:
         if curve.on_scale is not None and curve.is_testable:
             estimates[curve.name] = curve.on_scale.estimate
@@ -134,7 +130,7 @@ def _judge_row(
 ) -> Verdict:
     claim, sample = row.claim, row.sample
     test = tests.get(claim.id)
-    alone = conclude(claim, sample, *(test or (None, ALPHA)))
+    alone = conclude(row, *(test or (None, ALPHA)))
     curve = judged.get(curve_name(claim))
     if curve is None or not sample.n:
         return alone

@@ -14,7 +14,7 @@ from bench.judge.stats.curves import SEEN_BEFORE, Curve
 from bench.judge.stats.rule import Verdict
 from bench.judge.stats.verdicts import Judgement
 from bench.show.outcomes import counts, in_brief, seeds_that_settle, why
-from bench.show.reasoning import CHOSEN_AFTER, NAME_WIDTH, ours_text, outcome_text, p_text
+from bench.show.reasoning import CHOSEN_AFTER, NAME_WIDTH, ours_text, outcome_text, p_text, pooling_text
 from bench.show.tables.alternatives import against_json, against_lines
 from bench.show.tables.verdicts import reported_text
 
@@ -47,7 +47,9 @@ def ends_text(judgement: Judgement, names: Mapping[str, str], width: int) -> str
 def summary_text(judgement: Judgement, width: int) -> str:
     """Return the counts of outcomes and the meaning of the words, in lines of at most `width` characters."""
     said = f"{counted(len(judgement.ends), 'end result')}: {counts(judgement.ends)}."
-    return f"{textwrap.fill(said, width)}\n{textwrap.fill(MEANING, width)}"
+    n_pooled = sum(one.on_scale is not None and one.on_scale.is_pooled for one in judgement.ends)
+    pooled = f" For {n_pooled}, the spread is pooled over recipes that scatter alike." if n_pooled else ""
+    return f"{textwrap.fill(said + pooled, width)}\n{textwrap.fill(MEANING, width)}"
 
 
 def all_text(judgement: Judgement, names: Mapping[str, str], width: int) -> str:
@@ -175,6 +177,7 @@ def _parts(judged: JudgedNumber) -> list[tuple[str, str]]:
                 f"{verdict.in_words(on_scale.estimate.resolution(verdict.level))} might not have shown; the margin, "
                 f"{claim.margin:.3g}, is {claim.margin_reason}",
             ),
+            *([("pooled?", pooling_text(on_scale))] if on_scale.pooled is not None else []),
             (
                 "settled by?",
                 f"{seeds_that_settle(on_scale)} can settle it: then a run lands within the margin",
@@ -201,5 +204,7 @@ def own_json(judged: JudgedNumber) -> dict[str, object]:
         "interval": on_scale and verdict.interval,
         "resolution": on_scale and on_scale.estimate.resolution(verdict.level),
         "seeds_to_settle": on_scale and on_scale.seeds_to_settle,
+        "own_p": on_scale and on_scale.own_estimate.p,
+        "pooled": on_scale and on_scale.pooled and on_scale.pooled._asdict() | {"counts": on_scale.pooled.is_allowed},
         "alternatives": against_json(judged.against),
     }

@@ -36,8 +36,9 @@ def blundell_table(results: Results) -> Table:
         f"of seeds). t1, t2: the paper's tables. {marks}. An interpretation is a way to measure; the paper does not "
         f"say which it used. {interpretations}. Of pruned networks, draws averages 10; so does noisy, which leaves "
         "noise of sigma 0.69 in each removed weight, a public mistake. Numbers of 300 epochs are compared with our "
-        "fits of 600 after epoch 300. Verdicts: the rule of all verdicts, with p adjusted over the numbers of a source "
-        "under one interpretation. The CSV file has the p-values and names the fits behind each number."
+        "fits of 600 after epoch 300. Verdicts: the rule of all verdicts, with p adjusted over the numbers that a "
+        "source prints, under one interpretation, and a spread pooled over all recipes of an approach where Bartlett's "
+        "test allows. The CSV file has both p-values and names the fits behind each number."
     )
     columns = ["number", "reported", "interpretation", "ours", "verdict"]
     notes = [*can_it_be_reproduced(results), noise_left(results), *_not_run(found)]
@@ -65,8 +66,9 @@ def _row(one: PaperVerdict) -> list[Entry]:
 
 def _line(one: PaperVerdict) -> dict[str, str | float | None]:
     """Return a line of the CSV file: a number under an interpretation, and the fits that it is compared with."""
-    verdict = one.verdict
+    verdict, found = one.verdict, one.verdict.on_scale
     low, high = verdict.interval or (None, None)
+    sd, freedom = found.spread if found else (None, None)
     return {
         "number": one.claim.paper.id,
         "obtained": one.claim.paper.obtained,
@@ -80,6 +82,10 @@ def _line(one: PaperVerdict) -> dict[str, str | float | None]:
         "low": low,
         "high": high,
         "p": verdict.p_adjusted,
+        "p alone": found.estimate.p if found else None,
+        "own p": found.own_estimate.p if found else None,
+        "pooled sd": sd,
+        "degrees of freedom": freedom,
         "verdict": verdict.outcome,
     }
 

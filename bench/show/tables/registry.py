@@ -116,7 +116,7 @@ TABLES = (
         "verdicts",
         "Which numbers reproduce, and why?",
         lambda m: verdicts_table(m.results, m.judgement),
-        spare=("unit", "R", "seeds", "percentile", "difference", "margin", "95 %", "adjusted p", "why"),
+        spare=("unit", "R", "seeds", "percentile", "difference", "margin", "own p", "95 %", "adjusted p", "why"),
     ),
     TableKind(
         "verdict_curves",

@@ -20,8 +20,9 @@ from bench.show.table import Entry, Linked, Measured, Number, Table, of_claim, o
 from bench.show.tables.reported import truncations
 
 RULE = (
-    "p: probability that one more run of ours lies at least as far from our mean as the report (t rule). Adjusted p: "
-    "Holm, over the document's claims and curves. 95 %: interval for one more run of ours. R: shift of the mean that "
+    "p: probability that one more run of ours lies at least as far from our mean as the report (t rule; the spread "
+    "is pooled over recipes where Bartlett's test allows). Own p: by the seeds of this recipe alone. Adjusted p: Holm, "
+    "over the document's claims and curves. 95 %: interval for one more run of ours. R: shift of the mean that "
     "one reported run reveals with 80 % power. Seeds: how many settle the claim, so that one more run would land "
     "within the margin. Contradicted: adjusted p < .05. Confirmed: 95 of 100 new runs of ours would land within the "
     "margin of every number that prints as the report. No single run can tell: neither. Fewer than "
@@ -46,8 +47,8 @@ LONGEST_PRINT = 8  # characters; means over batches are printed with sixteen dig
 
 def verdicts_table(results: Results, judgement: Judgement) -> Table:
     """Return a row for each claim."""
-    columns = ["claim", "reported", "unit", "margin", "measured", "difference", "95 %", "percentile", "p", "adjusted p"]
-    columns += ["R", "seeds", "verdict", "why"]
+    columns = ["claim", "reported", "unit", "margin", "measured", "difference", "95 %", "percentile", "p", "own p"]
+    columns += ["adjusted p", "R", "seeds", "verdict", "why"]
     lines = [_line(verdict) for verdict in judgement.verdicts]
     caption = (
         f"{kinds_text(judgement)} Published recipe and published protocol. {RULE} A point of a curve gets the verdict "
@@ -71,6 +72,7 @@ def _line(verdict: Verdict) -> list[Entry]:
         None if ends is None else Linked(f"{digits.text(ends[0])} to {digits.text(ends[1])}", here),
         None if on_scale is None else Linked(f"{on_scale.percentile:.0f}", here),
         None if on_scale is None else Linked(p_text(on_scale.estimate.p), here),
+        None if on_scale is None else Linked(p_text(on_scale.own_estimate.p), here),
         _p(verdict.p_adjusted, here),
         None if on_scale is None else Linked(verdict.in_words(on_scale.estimate.resolution(verdict.level)), here),
         None if on_scale is None else Linked(str(on_scale.seeds_to_settle or "none"), here),
@@ -176,10 +178,23 @@ def _notes(verdicts: Sequence[Verdict], judgement: Judgement) -> list[str]:
         joint = judgement.joint.get(document)
         together = f"; all its end results together: p = {p_text(joint)}" if joint else ""
         notes.append(f"{document}: {', '.join(seeds)}{together}.")
+    if pooled := pooled_text(verdicts):
+        notes.append(pooled)
     notes += truncations(verdict.claim for verdict in verdicts)
     if any(_is_rough(verdict) for verdict in verdicts):
         notes.append("An interval that ends at 0 or 1 is cut there; near 0 and 1 the t rule is rough.")
     return notes
+
+
+def pooled_text(verdicts: Sequence[Verdict]) -> str:
+    """Say where the spread is pooled over recipes; '' if nowhere."""
+    names, found = load_short_names(), dict[str, list[str]]()
+    for verdict in verdicts:
+        if verdict.on_scale is not None and verdict.on_scale.is_pooled:
+            claim = verdict.claim
+            found.setdefault(claim.source, []).append(names.get(claim.id, claim.metric))
+    where = "; ".join(f"{source} ({', '.join(mine)})" for source, mine in found.items())
+    return f"Spread pooled over recipes that scatter alike: {where}." if where else ""
 
 
 def _is_rough(verdict: Verdict) -> bool:
