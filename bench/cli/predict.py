@@ -67,14 +67,14 @@ def _predict(arguments: argparse.Namespace) -> int:
     predictors = _predictors(arguments)
     images, unusable = _read(arguments.images)
     by_approach = [predictor.answers(images) for predictor in predictors]
-    answers = [[told[place] for told in by_approach] for place in range(len(images))]
+    answers = [[answers_of[place] for answers_of in by_approach] for place in range(len(images))]
     images = with_remarks(images, answers, [predictor.answers for predictor in predictors])
     if arguments.json:
         errors = [{"image": str(path), "error": reason} for path, reason in unusable]
         print(json.dumps([*map(show.as_json, images, answers), *errors], indent=1))
     else:
-        for image, told in zip(images, answers, strict=True):
-            print(show.text(image, told) + "\n")
+        for image, its_answers in zip(images, answers, strict=True):
+            print(show.text(image, its_answers) + "\n")
         if images:
             print(show.rules(answers[0]))
     if arguments.figure is not None and images:

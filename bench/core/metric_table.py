@@ -20,7 +20,7 @@ LARGEST = 1e100  # bound of every number: sums of squares of such numbers are st
 SURE = 0.99  # a network is sure of a row whose largest mean probability is at least this
 SHARE_SURE = f"sure@{SURE}"
 RIGHT_OF_SURE = f"sure_right@{SURE}"
-PROMISED_OF_SURE = f"sure_promised@{SURE}"
+EXPECTED_OF_SURE = f"sure_expected@{SURE}"
 ROUNDING = 1e-9  # tolerance for a share of rows and for means of shares
 # Tolerance for numbers from probabilities. The probabilities of a row may sum to e^0.001 (`metrics.draws`). This
 # changes an entropy of ten classes by less than 0.0015, a Brier score by 0.004 and a log-probability by 0.001.

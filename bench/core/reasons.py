@@ -55,7 +55,7 @@ _TEMPLATES = {
     "unsupported": "{message}",
     # why a trained run has no result
     "diverged": "{metric} is {value} in epoch {epoch}; a smaller learning rate may help",
-    "diverged-as-told": "{message}",  # the approach itself raised `Diverged`
+    "diverged-by-itself": "{message}",  # the approach itself raised `Diverged`
     "no-framework": "{message}",
     "broken-approach": "{message}",
     "cpu-float32-only": "{approach} runs on cpu in float32 or float64 only: {why}",
@@ -83,6 +83,8 @@ class Reason(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
 
     def __post_init__(self) -> None:
         """Cut long texts. Raise ValueError for an unknown kind, or for other values than a reason of this kind has."""
+        if self.kind == "diverged-as-told":  # its name in older records
+            msgspec.structs.force_setattr(self, "kind", "diverged-by-itself")
         names = _NAMES.get(self.kind)
         if names is None:
             raise ValueError(f"unknown kind of reason '{self.kind:.50}'")

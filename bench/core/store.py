@@ -71,7 +71,7 @@ class Store:
         A record without numbers does not replace a finished one. A fit may be measured again, for example because a
         data set has become available, and this may fail.
         """
-        if record.outcome != "done" and (path := self._finished(record)) is not None:
+        if record.outcome != "done" and (path := self.finished_path(record)) is not None:
             return path
         if scores:
             record = msgspec.structs.replace(record, scores_sha256=scores_hash(scores))
@@ -81,7 +81,7 @@ class Store:
             self._drop_superseded(record, path)
         return path
 
-    def _finished(self, record: Record) -> Path | None:
+    def finished_path(self, record: Record) -> Path | None:
         """Return the path of a finished record of the same measurement and versions, or None."""
         found = self.find(record)
         is_kept = found is not None and found.outcome == "done" and _are_alike(found, record)

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bench.core.metric_table import PROMISED_OF_SURE, RIGHT_OF_SURE, SCORES, SHARE_SURE, SURE
+from bench.core.metric_table import EXPECTED_OF_SURE, RIGHT_OF_SURE, SCORES, SHARE_SURE, SURE
 from bench.core.row_scores import CLASSES, LOG_OTHERS, Scores
 from bench.measure.metrics import classification, ood, uncertainty
 from bench.measure.metrics.arrays import FloatArray, IntArray
@@ -94,7 +94,7 @@ def _of_answers(answers: IntArray, confidence: Moved, labels: IntArray) -> Itera
     right = classification.accuracy(most, labels)
     yield "accuracy", (right, right)
     sides = (classification.sure_answers(probs, labels, SURE) for probs in (least, most))
-    yield from zip((RIGHT_OF_SURE, PROMISED_OF_SURE), zip(*sides, strict=True), strict=True)
+    yield from zip((RIGHT_OF_SURE, EXPECTED_OF_SURE), zip(*sides, strict=True), strict=True)
     hits = classification.row_hits(most, labels)
     best, worst = np.where(hits, confidence.high, confidence.low), np.where(hits, confidence.low, confidence.high)
     area, largest = (risk_coverage(_probs(answers, side), labels).area for side in (best, worst))

@@ -144,7 +144,7 @@ def _train(
             posteriors = approach.fit_many(train, rows, task, seed_batch.contexts)
         timing.synchronise(seed_batch.device)
     except Diverged as error:  # every seed diverged, or the approach itself raised it for its only seed
-        reasons = [context.diverged or message_reason("diverged-as-told", error) for context in seed_batch.contexts]
+        reasons = [context.diverged or message_reason("diverged-by-itself", error) for context in seed_batch.contexts]
         return {trained_run.fit_key: reason for trained_run, reason in zip(trained_runs, reasons, strict=True)}
     wall_s, load = (time.perf_counter() - start) / len(trained_runs), others.reasons()
     fits: dict[str, Fit | Reason] = {}

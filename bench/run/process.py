@@ -84,7 +84,9 @@ def _failed(trained_run: TrainedRun, error: Exception) -> Record:
     if isinstance(error, Unsupported):
         return empty_record(trained_run, "skipped", message_reason("unsupported", error), torch.get_num_threads())
     if isinstance(error, Diverged):
-        return empty_record(trained_run, "diverged", message_reason("diverged-as-told", error), torch.get_num_threads())
+        return empty_record(
+            trained_run, "diverged", message_reason("diverged-by-itself", error), torch.get_num_threads()
+        )
     where = traceback.extract_tb(error.__traceback__)[-1]
     place = "" if isinstance(error, BenchError) else f"{Path(where.filename).name}:{where.lineno}"
     lines = str(error).rstrip(": \n").splitlines()

@@ -22,6 +22,7 @@ from typing import NamedTuple
 
 from bench.core.errors import BenchError, ConfigError, FitCrashed, FitEnded, StoreError
 from bench.core.files import write_atomically
+from bench.core.records import Record
 from bench.core.store import Store
 from bench.plan import plugins
 from bench.plan.seed_batches import checkpoint_key, fit_keys
@@ -83,14 +84,15 @@ class DaskPool:
 
     def width(self) -> int:
         """See `Executor.width`; raises BenchError if the scheduler is silent."""
-        if self._workers is not None:
-            return self._workers
+        return max(1, self._slots()) if self._workers is None else self._workers
+
+    def _slots(self) -> int:
         try:
             workers = self._client.scheduler_info(n_workers=-1)["workers"].values()
         except (OSError, KeyError) as error:  # KeyError: the client has given up, and its answer has no workers
             raise BenchError(GONE) from error
         slots = (worker["resources"].get(RESOURCE, 0) if self._gpu else worker["nthreads"] for worker in workers)
-        return max(1, int(sum(slots)))
+        return int(sum(slots))
 
     def run_group(self, trained_runs: Sequence[TrainedRun], options: Options, time_limit_s: float | None) -> Events:
         """See `Executor.run_group`. The event of a record is sent when the record is in the results folder."""
@@ -106,18 +108,16 @@ class DaskPool:
             code_and_data(trained_runs[0].approach, options.data_dir),
         )
         answer = yield from self._answer(task)
-        written = set()
+        arrived = _records(answer.files, paths, trained_runs)
+        failed = (record for record in arrived.values() if record.outcome != "done")
+        kept = [path for record in failed if (path := store.finished_path(record)) is not None]
+        kept += [path.with_suffix(".npz") for path in kept]  # as `Store.write` does
         for name, path in paths.items():  # no other file of a worker is written
-            if name in answer.files and answer.files[name] != task.files.get(name):
+            if name in answer.files and answer.files[name] != task.files.get(name) and path not in kept:
                 write_atomically(path, answer.files[name], store.root)
-                written.add(path)
-        n_arrived = 0
-        for one in trained_runs:
-            record = store.find(one.naming()) if store.record_path(one.naming()) in written else None
-            if record is not None:
-                n_arrived += 1
-                yield recorded(one.key, record)
-        if n_arrived < len(trained_runs):
+        for key, record in arrived.items():
+            yield recorded(key, record)
+        if len(arrived) < len(trained_runs):
             raise answer.error or FitCrashed("its record did not arrive whole")
         with contextlib.suppress(StoreError):  # every record is there; the next run finds the checkpoint
             store.drop_checkpoint(checkpoint_key(trained_runs))
@@ -134,8 +134,10 @@ class DaskPool:
             deaths, last = error.allowed_failures + 1, error.last_worker.address
             raise FitCrashed(f"{deaths} workers died in turn while they ran it, the last at {last}") from error
         except Exception as error:  # a worker's or Dask's own: that of a lost scheduler has no class of its own
-            if isinstance(error, CancelledError) or self._client.status != "running":
+            if self._client.status != "running":
                 raise BenchError(GONE) from error
+            if isinstance(error, CancelledError):  # somebody has cancelled the task, or the scheduler is silent
+                self._slots()
             raise FitCrashed(f"Dask or its worker raised {type(error).__name__}: {error}".splitlines()[0]) from error
         finally:
             if future is not None:
@@ -235,6 +237,19 @@ def _paths(store: Store, trained_runs: Sequence[TrainedRun]) -> dict[str, Path]:
     checkpoint = store.fit_path(checkpoint_key(trained_runs), "checkpoint")
     found = [*fits, checkpoint, *(record.with_suffix(".npz") for record in records), *records]
     return {path.relative_to(store.root).as_posix(): path for path in found}
+
+
+def _records(
+    files: Mapping[str, bytes], paths: Mapping[str, Path], trained_runs: Sequence[TrainedRun]
+) -> dict[str, Record]:
+    """Return the records among a worker's files that can be read, by trained run."""
+    with tempfile.TemporaryDirectory() as folder:
+        store = Store(Path(folder))
+        for name in paths.keys() & files.keys():
+            if name.endswith(".json"):
+                write_atomically(store.root / name, files[name])
+        found = {one.key: store.find(one.naming()) for one in trained_runs}
+    return {key: record for key, record in found.items() if record is not None}
 
 
 def _read(paths: Mapping[str, Path]) -> dict[str, bytes]:

@@ -35,6 +35,10 @@ def test_words_and_reasons(words, reason):
     assert in_words(reason) == words
 
 
+def test_a_kind_has_its_new_name_when_an_older_record_is_read():
+    assert Reason("diverged-as-told", {"message": "loss is nan"}) == message_reason("diverged-by-itself", "loss is nan")
+
+
 def test_several_reasons_are_one_text_and_none_is_empty():
     assert in_words(Reason("resumed"), None, Reason("other-load")) == (
         "the fit was interrupted and resumed; other load on the machine"

@@ -123,7 +123,7 @@ def test_a_perfect_predictor_scores_zero() -> None:
     values, missing, _ = evaluate_classification(reduce_draws(draws), labels, draw_hits(draws, labels), "weights")
     assert missing == {}
     ones = {"accuracy", "selective_accuracy", "selective_accuracy_strict", "draw_accuracy_mean"}
-    ones |= {"sure@0.99", "sure_right@0.99", "sure_promised@0.99"}
+    ones |= {"sure@0.99", "sure_right@0.99", "sure_expected@0.99"}
     assert values == close({name: float(name in ones) for name in values})
 
 

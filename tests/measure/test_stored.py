@@ -43,7 +43,7 @@ def predicted(log_probs, summary):
 CHECKED = {
     *("mnist/accuracy", "mnist/nll", "mnist/brier", "mnist/predictive_entropy", "mnist/expected_entropy"),
     *("mnist/mutual_information", "mnist/disagreement_rate", "mnist/sure@0.99", "mnist/sure_right@0.99"),
-    *("mnist/sure_promised@0.99", "mnist/ece", "mnist/risk_coverage_area"),
+    *("mnist/sure_expected@0.99", "mnist/ece", "mnist/risk_coverage_area"),
     *("letters/predictive_entropy", "letters/expected_entropy", "letters/mutual_information", "letters/sure@0.99"),
     *("letters/disagreement_rate", "letters/aupr_predictive_entropy", "letters/aupr_max_probability"),
     *(f"letters/{name}_predictive_entropy" for name in ("auroc", "fpr95")),

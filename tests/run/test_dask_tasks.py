@@ -2,13 +2,18 @@
 
 import asyncio
 import dataclasses
+from concurrent.futures import CancelledError
 from pathlib import Path
+from types import MappingProxyType
 
 import msgspec
 import pytest
+from distributed.client import FutureCancelledError
+from msgspec import structs
 
 from bench.core.errors import BenchError, ConfigError, FitCrashed, OutOfTime, StoreError
 from bench.core.files import write_atomically
+from bench.core.reasons import message_reason
 from bench.core.store import Store
 from bench.plan.trained_runs import Selection, trained_runs
 from bench.run import alike, remote
@@ -90,6 +95,30 @@ class Answering:
         pass
 
 
+def test_a_training_that_fails_leaves_the_record_that_is_finished(tmp_path):
+    """As `Store.write` does it in one process."""
+    store, (one,) = Store(tmp_path), COMMON
+    files = do_task(fit_task(tmp_path)).files
+    for name, content in files.items():
+        write_atomically(tmp_path / name, content)
+    done = store.find(one.naming())
+    lacks = structs.replace(done, sha256="", metrics={"mnist/accuracy": done.metrics["mnist/accuracy"]})
+    store.write(lacks, store.scores(done))
+    for path in tmp_path.glob("fits/*/*"):
+        path.unlink()
+    worker = Store(tmp_path / "worker")
+    reason = message_reason("no-data", "a planted fault")
+    failed = structs.replace(done, sha256="", outcome="diverged", reason=reason, metrics={}, scores_sha256=None)
+    path = worker.write(failed)
+    answer = Answer({path.relative_to(worker.root).as_posix(): path.read_bytes()})
+    options = Options(str(tmp_path), lacking=True)
+    (ended,) = run(COMMON, store, options, Recorder(), remote.DaskPool(Answering(answer), gpu=False, workers=1))
+    assert ended.outcome == "diverged"
+    kept = Store(tmp_path).find(one.naming())
+    assert (kept.outcome, kept.metrics) == ("done", lacks.metrics)
+    assert store.scores(kept).keys() == store.scores(done).keys()
+
+
 def test_only_the_expected_files_of_a_worker_are_written(tmp_path):
     answer = do_task(fit_task(tmp_path))
     files = answer.files
@@ -147,21 +176,46 @@ def test_a_stale_record_is_no_result_of_a_worker_that_crashed(tmp_path):
 
 
 class Refusing:
-    """A client that can submit nothing."""
+    """A client that can submit nothing; `workers` is None if its scheduler does not answer."""
 
-    def __init__(self, status):
-        self.status = status
+    def __init__(self, status, error, workers=MappingProxyType({})):
+        self.status, self.error, self.workers = status, error, workers
 
     def submit(self, *_, **__):
-        raise TypeError("cannot be pickled\nat all")
+        raise self.error
+
+    def scheduler_info(self, n_workers):
+        if self.workers is None:
+            raise OSError("connection refused")
+        return {"workers": self.workers}
 
 
-def test_only_an_error_of_a_client_that_has_lost_its_scheduler_ends_the_run(tmp_path):
-    store = Store(tmp_path)
-    (ended,) = run(COMMON, store, Options(str(tmp_path)), Recorder(), remote.DaskPool(Refusing("running"), False, 1))
-    assert (ended.outcome, ended.reason) == ("failed", "Dask or its worker raised TypeError: cannot be pickled")
+PICKLE = TypeError("cannot be pickled\nat all")
+CANCELLED = FutureCancelledError("fit-1", "cancelled by somebody")
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [(PICKLE, "TypeError: cannot be pickled"), (CANCELLED, f"FutureCancelledError: {CANCELLED}")],
+)
+def test_an_error_of_a_client_whose_scheduler_answers_ends_one_fit(tmp_path, error, words):
+    store, pool = Store(tmp_path), remote.DaskPool(Refusing("running", error), False, 1)
+    (ended,) = run(COMMON, store, Options(str(tmp_path)), Recorder(), pool)
+    assert (ended.outcome, ended.reason) == ("failed", f"Dask or its worker raised {words}".splitlines()[0])
+
+
+@pytest.mark.parametrize(
+    "client",
+    [
+        Refusing("closed", PICKLE),
+        Refusing("running", CANCELLED, workers=None),
+        Refusing("connecting", CancelledError()),
+    ],
+    ids=["closed", "silent", "connecting"],
+)
+def test_an_error_of_a_client_that_has_lost_its_scheduler_ends_the_run(tmp_path, client):
     with pytest.raises(BenchError, match="the Dask scheduler does not answer any more"):
-        run(COMMON, store, Options(str(tmp_path)), Recorder(), remote.DaskPool(Refusing("closed"), False, 1))
+        run(COMMON, Store(tmp_path), Options(str(tmp_path)), Recorder(), remote.DaskPool(client, False, 1))
 
 
 def test_a_worker_uses_its_own_data_where_the_runs_folder_is_not_there(tmp_path, monkeypatch):

@@ -105,7 +105,7 @@ def test_rows_and_sentence_say_what_the_scores_hold(monkeypatch):
 def test_a_record_that_says_how_often_it_is_sure_needs_no_scores():
     # of 200 digits, 100 are sure, 97 of them right; the probabilities predict 99.5
     counts = {"lower": [0], "upper": [1], "count": [200], "confidence": [0.8], "accuracy": [0.8]}
-    own = {"mnist/sure@0.99": 0.5, "mnist/sure_right@0.99": 0.485, "mnist/sure_promised@0.99": 0.4975}
+    own = {"mnist/sure@0.99": 0.5, "mnist/sure_right@0.99": 0.485, "mnist/sure_expected@0.99": 0.4975}
     one = record(
         "mlp", "corrected", "common", metrics=own | {"letters/sure@0.99": 0.25}, arrays={"mnist/reliability": counts}
     )

@@ -141,8 +141,8 @@ def _other_amounts(one: str, other: str) -> list[str]:
     if a is None or b is None or a == b:
         return []
     both = [(words, getattr(a, field), getattr(b, field)) for field, words in AMOUNTS.items()]
-    told = ", ".join(f"{words} {_amount(n)} and {_amount(m)}" for words, n, m in both if n != m)
-    return [f"the profiles train or measure different amounts, which alone makes the numbers differ: {told}"]
+    amounts = ", ".join(f"{words} {_amount(n)} and {_amount(m)}" for words, n, m in both if n != m)
+    return [f"the profiles train or measure different amounts, which alone makes the numbers differ: {amounts}"]
 
 
 def _amount(n: int | None) -> str:

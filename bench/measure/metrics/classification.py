@@ -67,7 +67,7 @@ def sure_answers(probs: FloatArray, labels: Labels, threshold: float) -> tuple[f
         threshold: a row is sure if its largest probability is at least this.
 
     Returns:
-        The share of rows that are sure and right; and the share that the probabilities promise: the sum of the largest
+        The share of rows that are sure and right; and the share to expect by the probabilities: the sum of the largest
         probabilities of the sure rows, divided by N.
     """
     largest = probs.max(axis=1)
@@ -89,14 +89,14 @@ def sure_right(probs: FloatArray, labels: Labels) -> float:
 
 
 @metric(
-    "sure_promised",
+    "sure_expected",
     GAP,
     "none",
-    "sure_promised@T: sum of the largest mean probabilities that are at least T, divided by the number of rows",
-    "the sure_right@T that the network's own probabilities promise",
+    "sure_expected@T: sum of the largest mean probabilities that are at least T, divided by the number of rows",
+    "the sure_right@T to expect by the network's own probabilities",
     at=SURE,
 )
-def sure_promised(probs: FloatArray, labels: Labels) -> float:
+def sure_expected(probs: FloatArray, labels: Labels) -> float:
     """Share of rows that should be sure and right by their probabilities."""
     return sure_answers(probs, labels, SURE)[1]
 

@@ -119,12 +119,12 @@ def draw(images: Sequence[Normalised], answers: Sequence[Sequence[PictureAnswer]
     with style():
         figure: Drawing = canvas(width, PANEL * bands * len(images) + 0.35 + 0.15 * len(caption))
         grid = figure.add_gridspec(bands * len(images), pictures + across)
-        for place, (image, told) in enumerate(zip(images, answers, strict=True)):
+        for place, (image, its_answers) in enumerate(zip(images, answers, strict=True)):
             top = place * bands
             _picture(figure.add_subplot(grid[top, 0]), image.shown, Path(image.path).name)
             seen = grid[top, 1] if bands == 1 else grid[top + 1, 0]
             _picture(figure.add_subplot(seen), image.pixels, "as the network sees it")
-            for number, answer in enumerate(told):
+            for number, answer in enumerate(its_answers):
                 row, column = divmod(number, ACROSS)
                 axes = figure.add_subplot(grid[top + row, pictures + column])
                 _bars(axes, answer, is_first=column == 0)

@@ -28,15 +28,17 @@ def with_remarks(
         networks: answer further pictures: the turned ones.
     """
     return [
-        _with_remark(image, networks) if image.is_clear and _best(told)[1] < UNSURE else image
-        for image, told in zip(images, answers, strict=True)
+        _with_remark(image, networks) if image.is_clear and _best(its_answers)[1] < UNSURE else image
+        for image, its_answers in zip(images, answers, strict=True)
     ]
 
 
 def _with_remark(image: Normalised, networks: Sequence[Answerer]) -> Normalised:
     views = [dataclasses.replace(image, pixels=turn(image.pixels, quarters)) for quarters in TURNS]
     by_network = [network(views) for network in networks]
-    found = {words: _best([told[place] for told in by_network]) for place, words in enumerate(TURNS.values())}
+    found = {
+        words: _best([answers_of[place] for answers_of in by_network]) for place, words in enumerate(TURNS.values())
+    }
     words = max(found, key=lambda each: found[each][1])
     digit, probability = found[words]
     if probability < SURE:

@@ -154,8 +154,8 @@ def against_lines(mine: Against) -> list[str]:
 def _in_words(one: Weighed) -> str:
     if one.finding == NOT_MEASURED:
         return f"not measured ({one.reason})"
-    told = {FAR_OUTSIDE: FAR_OUTSIDE, FEW_SEEDS: f"{one.measured.n} seeds are too few for a ratio"}
-    said = told.get(one.finding, f"ratio {ratio_text(one)}")
+    in_words = {FAR_OUTSIDE: FAR_OUTSIDE, FEW_SEEDS: f"{one.measured.n} seeds are too few for a ratio"}
+    said = in_words.get(one.finding, f"ratio {ratio_text(one)}")
     mean, sd = one.measured.mean, one.measured.sd
     gives = f"it gives {mean:.4g} +- {sd:.2g} ({one.measured.n}) by protocol {one.protocol}"
     return f"{said}; {gives}, shared {one.shared:.2f}"

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bench.core.metric_table import PROMISED_OF_SURE, RIGHT_OF_SURE, SHARE_SURE, SURE
+from bench.core.metric_table import EXPECTED_OF_SURE, RIGHT_OF_SURE, SHARE_SURE, SURE
 from bench.core.records import Record
 from bench.core.row_scores import Scores
 from bench.core.text import Digits
@@ -143,7 +143,7 @@ def _seed(inputs: Inputs, record: Record) -> _Seed | None:
 
 def measured_expected_accuracy(record: Record) -> ExpectedAccuracy | None:
     """Return the expected accuracy by a record's metrics; None if older code made the record."""
-    found = [metric(record, f"mnist/{name}") for name in (SHARE_SURE, RIGHT_OF_SURE, PROMISED_OF_SURE)]
+    found = [metric(record, f"mnist/{name}") for name in (SHARE_SURE, RIGHT_OF_SURE, EXPECTED_OF_SURE)]
     shares = [one for one in found if not isinstance(one, MissingValue)]
     bins = record.arrays.reliability
     if bins is None or len(shares) < len(found):
