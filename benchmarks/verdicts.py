@@ -1,6 +1,7 @@
 """How often the rule of verdicts errs: python -m benchmarks.verdicts [--results DIR] [--times N].
 
-First by simulation, with reports that are one more run of normal seeds. Then on our own records: five of the seeds
+First by simulation, with reports that are one more run of normal seeds; the rates of one claim also with seeds that are
+not normal, and with a spread that is pooled over recipes. Then on our own records: five of the seeds
 judge each of the others, which are true reports that nobody used. Prints two tables; docs/verdicts.md says what they
 show.
 """
@@ -9,7 +10,7 @@ from __future__ import annotations
 
 import argparse
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -24,6 +25,7 @@ from bench.judge.samples import Samples
 from bench.judge.stats.curves import curve_on_scale
 from bench.judge.stats.joint import SHRINKAGE, joint_p
 from bench.judge.stats.on_scale import OnScale
+from bench.judge.stats.pooling import pool
 from bench.judge.stats.rule import Verdict
 from bench.judge.stats.scales import IDENTITY, LOG, Scale, to_scale
 from bench.show.inputs import Inputs
@@ -36,7 +38,13 @@ FEW = 5  # seeds that judge the others
 ENOUGH_LEFT = 10  # seeds of a claim; with fewer, too few are left to be judged
 TITLE = "| scale | numbers | reports not used | inside 95 % | below | above |"
 
+RECIPES = 4  # other recipes, of `FEW` seeds each, that may be pooled
+MANY = 50  # simulations of a single claim, for each of a document: the small level needs more
+SKEW = 0.5  # standard deviation of the logarithm of skewed seeds
+BAD = 5.0  # times the standard deviation of the other seeds
+
 Floats = NDArray[np.float64]
+Draw = Callable[[np.random.Generator, tuple[int, int]], Floats]
 
 
 def main(words: Sequence[str] | None = None) -> int:
@@ -84,8 +92,15 @@ def _rates(times: int) -> Iterator[tuple[str, list[float]]]:
         for r in CORRELATIONS:
             title = f"a true document has joint p < .05, correlations {r:g}, shrinkage {shrinkage:g} *"
             yield title, [_joint(r, k, shrinkage, times) for k in SEEDS]
-    yield "one more run lies outside of the 95 % interval", [_outside(k, times) for k in SEEDS]
+    for name, draw in NOT_NORMAL.items():
+        for level in (ALPHA, ALPHA / CLAIMS):
+            title = f"one true claim is contradicted at level {level:.4f}, {name}"
+            yield title, [_outside(k, times, level, name, draw) for k in SEEDS]
+    for factor in (1.0, 0.5):
+        title = f"the same at {ALPHA}, normal, pooled if allowed with {RECIPES} recipes of {factor:g} times our sd"
+        yield title, [_pooled(k, factor, times) for k in SEEDS]
     yield f"a shift of R is seen, one of {CLAIMS} claims", [_power(k, times) for k in SEEDS]
+    yield f"a shift of 6 sd is seen, one of {CLAIMS} claims", [_power(k, times, 6.0) for k in SEEDS]
 
 
 def _runs(source: np.random.Generator, correlation: float, n: int, k: int) -> Floats:
@@ -126,17 +141,57 @@ def _half_width(k: int, level: float = LEVEL) -> float:
     return quantile(0.5 + level / 2, k - 1) * one_more_error(1.0, k)
 
 
-def _outside(k: int, times: int) -> float:
-    runs = _source(f"outside/{k}").normal(size=(10 * times, k + 1))
-    width = runs[:, :k].std(axis=1, ddof=1) * _half_width(k)
+def _outside(k: int, times: int, level: float, name: str, draw: Draw) -> float:
+    """Return how often one more run lies outside of the interval of k runs, as if all were normal."""
+    runs = draw(_source(f"outside/{name}/{k}"), (MANY * times, k + 1))
+    width = runs[:, :k].std(axis=1, ddof=1) * _half_width(k, 1 - level)
     return float(np.mean(np.abs(runs[:, k] - runs[:, :k].mean(axis=1)) > width))
 
 
-def _power(k: int, times: int) -> float:
+def _pooled(k: int, factor: float, times: int) -> float:
+    """Return how often a true claim is contradicted whose spread may be pooled with that of other recipes."""
+    source, alarms = _source(f"pooled/{k}/{factor}"), 0
+    for _ in range(times):
+        *ours, report = source.normal(size=k + 1).tolist()
+        others = (factor * source.normal(size=(RECIPES, FEW))).tolist()
+        own = Samples.of(ours)
+        claim = OnScale(own, Reported(report, report), 1.0, pooled=pool(own, [Samples.of(one) for one in others]))
+        alarms += claim.estimate.p < ALPHA
+    return alarms / times
+
+
+def _normal(source: np.random.Generator, size: tuple[int, int]) -> Floats:
+    return source.normal(size=size)
+
+
+def _heavy(source: np.random.Generator, size: tuple[int, int]) -> Floats:
+    return source.standard_t(3, size=size)
+
+
+def _skewed(source: np.random.Generator, size: tuple[int, int]) -> Floats:
+    return source.lognormal(sigma=SKEW, size=size)
+
+
+def _one_bad_in_ten(source: np.random.Generator, size: tuple[int, int]) -> Floats:
+    """Return normal runs; one in ten has BAD times the standard deviation."""
+    return source.normal(size=size) * np.where(source.random(size) < 0.1, BAD, 1.0)
+
+
+NOT_NORMAL: dict[str, Draw] = {
+    "normal": _normal,
+    "t with 3 degrees of freedom": _heavy,
+    f"lognormal (log has sd {SKEW:g})": _skewed,
+    f"one bad seed in ten (sd x {BAD:g})": _one_bad_in_ten,
+}
+
+
+def _power(k: int, times: int, shift: float | None = None) -> float:
+    """Return how often a shift of the mean in standard deviations contradicts a claim; by default, of R."""
     level = ALPHA / CLAIMS
     ours = Samples.of(np.random.default_rng(0).normal(size=k))
     estimate = against_reported(ours, Reported(0.0, 0.0))
-    shift = estimate.resolution(level) / (ours.sd or 1.0)  # in standard deviations, whatever the runs
+    if shift is None:
+        shift = estimate.resolution(level) / (ours.sd or 1.0)  # in standard deviations, whatever the runs
     runs = _source(f"power/{k}").normal(size=(10 * times, k + 1))
     width = runs[:, :k].std(axis=1, ddof=1) * _half_width(k, 1 - level)
     return float(np.mean(np.abs(runs[:, k] + shift - runs[:, :k].mean(axis=1)) > width))

@@ -10,6 +10,7 @@ from bench.judge.comparison import CONFIRMED, CONTRADICTED, quantile
 from bench.judge.stats.curves import curve_on_scale
 from bench.judge.stats.joint import correlations, joint_p, simulated_p
 from bench.judge.stats.verdicts import judge
+from benchmarks.verdicts import NOT_NORMAL, _outside, _pooled
 from tests.judge.test_verdicts import curve_rows, on_scale, row
 
 
@@ -77,6 +78,20 @@ def test_the_joint_p_value_keeps_its_level(correlation):
     # level is not exact.
     found = [joint_p("d", claims, simulations=1_000) < 0.05 for claims in documents(correlation, 6, 10, 400, 5)]
     assert np.mean(found) < 0.05 + 3 * 0.011
+
+
+def test_seeds_that_are_not_normal_raise_false_alarms_which_the_table_shows():
+    # 5,000 reports, level .0042: standard error .0009. Tails, skew and a bad seed in ten: three times as many.
+    rates = {name: _outside(10, 100, 0.05 / 12, name, draw) for name, draw in NOT_NORMAL.items()}
+    assert rates.pop("normal") < 0.0042 + 4 * 0.0009
+    assert len(rates) == 3
+    assert min(rates.values()) > 0.0042 + 6 * 0.0009
+
+
+def test_pooling_keeps_its_level_only_where_all_recipes_scatter_alike():
+    # 600 reports, standard error .009: at .05 if all scatter alike, far more if the others scatter half as much
+    assert _pooled(5, 1.0, 600) < 0.05 + 4 * 0.009
+    assert _pooled(5, 0.5, 600) > 0.05 + 6 * 0.009
 
 
 def test_of_one_claim_the_joint_p_value_is_its_own():
