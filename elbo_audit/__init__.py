@@ -12,7 +12,7 @@ raise AuditError. Each file answers one question:
 
     likelihood   how often does the loss count the data, and what other terms does it have?
     kl           how often does an epoch count the KL of each tensor, with which sign, and how wide is the prior?
-    gradients    is autograd's gradient the slope of the loss, and do the data influence every parameter?
+    gradients    is the gradient the slope of the loss, and do the data influence every parameter?
     sigma        can training change sigma, does the optimiser decay it, and is it zero where the mean was pruned?
     predictions  which mean of the draws is a reported prediction, and do two calls agree?
 
@@ -29,6 +29,7 @@ makes visible, and which mistakes the audit cannot see. A framework is imported 
 from __future__ import annotations
 
 import importlib
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from elbo_audit.errors import AuditError, MissingLibrary
@@ -37,10 +38,12 @@ from elbo_audit.report import ElboReport
 if TYPE_CHECKING:
     from elbo_audit.factors import Factor, Gaussian
     from elbo_audit.functions import audit
-    from elbo_audit.jax_audits import audit_jax, audit_numpyro
+    from elbo_audit.jax_audits import audit_jax
+    from elbo_audit.numpyro_sites import audit_numpyro
     from elbo_audit.predictions import audit_prediction, entropy_of
+    from elbo_audit.pyro_sites import audit_pyro
     from elbo_audit.tensorflow_audits import audit_tensorflow
-    from elbo_audit.torch_audits import audit_pyro, audit_torch
+    from elbo_audit.torch_audits import audit_torch
 
 __all__ = [
     "AuditError",
@@ -59,16 +62,35 @@ __all__ = [
 ]
 
 _MODULES = {
-    "audit": "elbo_audit.functions",
-    **dict.fromkeys(("audit_pyro", "audit_torch"), "elbo_audit.torch_audits"),
-    **dict.fromkeys(("audit_jax", "audit_numpyro"), "elbo_audit.jax_audits"),
-    "audit_tensorflow": "elbo_audit.tensorflow_audits",
-    **dict.fromkeys(("audit_prediction", "entropy_of"), "elbo_audit.predictions"),
-    **dict.fromkeys(("Factor", "Gaussian"), "elbo_audit.factors"),
+    "Factor": "factors",
+    "Gaussian": "factors",
+    "audit": "functions",
+    "audit_jax": "jax_audits",
+    "audit_numpyro": "numpyro_sites",
+    "audit_prediction": "predictions",
+    "audit_pyro": "pyro_sites",
+    "audit_tensorflow": "tensorflow_audits",
+    "audit_torch": "torch_audits",
+    "entropy_of": "predictions",
 }
+_PACKAGES = {"torch": "torch", "pyro": "pyro-ppl", "jax": "jax", "numpyro": "numpyro", "tensorflow": "tensorflow"}
 
 
 def __getattr__(name: str) -> object:
     if name not in _MODULES:
         raise AttributeError(f"module 'elbo_audit' has no attribute '{name}'")
-    return getattr(importlib.import_module(_MODULES[name]), name)
+    try:
+        return getattr(importlib.import_module(f"elbo_audit.{_MODULES[name]}"), name)
+    except ModuleNotFoundError as error:
+        if error.name not in _PACKAGES:
+            raise
+        return _without(name, error.name)
+
+
+def _without(name: str, library: str) -> Callable[..., object]:
+    """Return what stands for an audit whose framework is not installed: all names can be imported without it."""
+
+    def refuse(*_: object, **__: object) -> object:
+        raise MissingLibrary(f"{name} needs {library}: pip install {_PACKAGES[library]}")
+
+    return refuse

@@ -22,7 +22,7 @@ SAME_NOISE = 1e-3  # of the largest product of two gradients: float32 leaves les
 def apply_rules(case: Case, training: Training | None = None) -> dict[str, Seen]:
     """Return what each rule sees, in the order of the report."""
     objective = case.objective
-    broadcast = rows.check(objective, case.draws) if objective.is_divisible else ""
+    broadcast = objective.broadcast or (rows.check(objective, case.draws) if objective.is_divisible else "")
     before = objective.first_loss()
     data = likelihood.data_weight(objective, case.draws) if case.has_nll else None
     slope = gradients.detached(objective, data)
@@ -37,7 +37,7 @@ def apply_rules(case: Case, training: Training | None = None) -> dict[str, Seen]
         seen |= dict.fromkeys(kl.RULES, hidden)
         seen["wrong-likelihood"] = Seen("fails", broadcast, advised=True, advice=Advice("rows", "likelihood"))
     scale = seen["kl-scale"]
-    if scale.outcome == "fails" and (line := line_of_kl(objective.source)):
+    if scale.outcome == "fails" and (line := line_of_kl(objective.functions["loss"])):
         seen["kl-scale"] = scale._replace(detail=f"{scale.detail}; the line to change may be {line}")
     drift = objective.drift(before)
     if drift:  # a changed state also changes the differences that these rules compare
@@ -49,7 +49,14 @@ def apply_rules(case: Case, training: Training | None = None) -> dict[str, Seen]
     seen["repeated-noise"] = _repeated_noise(case)
     seen["sigma-frozen"] = sigma.frozen(case, training)
     seen["pruned-noise"] = sigma.noisy_where_pruned(case)
-    return seen
+    return {rule: _in_words(what, objective.remedies.get(rule, "")) for rule, what in seen.items()}
+
+
+def _in_words(seen: Seen, remedy: str) -> Seen:
+    """Say a framework's own remedy of a failure in the place of the rule's."""
+    if not remedy or seen.outcome != "fails" or seen.advised:
+        return seen
+    return seen._replace(detail=f"{seen.detail}; to do: {remedy}", advised=True)
 
 
 def _repeated_noise(case: Case) -> Seen:
@@ -61,7 +68,7 @@ def _repeated_noise(case: Case) -> Seen:
     if objective.loss(objective.batches[0], 0) != objective.loss(objective.batches[0], 1):
         return Seen("passes", "two seeds give two losses")
     if any(_has_fixed_noise(objective, group) for group in case.trained):
-        return Seen("fails", "every seed gives the same noise: draw it from the seed (key) that each step gets")
+        return Seen("fails", "every seed gives the same noise")
     return Seen("not measured", "every seed gives the same loss: it draws no noise, or the same noise in every step")
 
 

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from elbo_audit.audits import DRAWS, apply_rules, report
+from elbo_audit import audits
 from elbo_audit.errors import AuditError
 from elbo_audit.factors import Array, Gaussian, Gradient
-from elbo_audit.names import alone, gaussians
-from elbo_audit.objective import Batch, Case, Objective, Term, count
+from elbo_audit.names import case_of
+from elbo_audit.objective import Batch, Objective, Term
 from elbo_audit.report import ElboReport
 from elbo_audit.streams import SHORT, seed_of
 
@@ -33,7 +33,7 @@ def audit(
     factors: Sequence[Gaussian] | None = None,
     prior_std: float | None = None,
     n_batches: int | Sized | None = None,
-    draws: int = DRAWS,
+    draws: int = audits.DRAWS,
 ) -> ElboReport:
     """Audit the loss of a training step, given as a function of its parameters.
 
@@ -42,13 +42,13 @@ def audit(
             its gradient: an array of the parameter's shape for each name. `parameters` has arrays of the types that
             were given, `batch` is a tuple of arrays, and all noise comes from `seed`, a whole number below 2^31.
         parameters: the values to audit at, by name.
-        batches: three or more batches of one size; each a tuple of arrays, rows first, or one array.
+        batches: three or more, each a tuple of arrays, rows first, or one array. Those of the commonest size count.
         n_train: N, rows of the training set.
         nll: the same for -log p(y | x, w) summed over the batch, with the noise of the loss: the same seed gives the
             same weights. Without it, the audit assumes that the loss counts the likelihood once, and cannot measure
             the KL of a loss that is a mean over rows.
         kl: `kl(parameters, seed)` returns the unscaled KL and its gradient, for posteriors that are not independent
-            Gaussians.
+            Gaussians. It gets no batch.
         factors: which parameters make means and standard deviations; by default paired by their names.
         prior_std: the standard deviation that the prior should have.
         n_batches: steps of an epoch, or the loader; without it, the audit assumes N / B, rounded as suits the loss.
@@ -58,38 +58,31 @@ def audit(
         AuditError: arguments that do not fit together, or a loss that is not finite.
     """
     objective = FunctionObjective(loss_and_gradient, parameters, batches, nll, kl)
-    lone: dict[str, str] = {}
-    if factors is None:
-        factors = gaussians(objective.parameters, objective.shapes)
-        lone = alone(objective.shapes, factors) if kl is None else {}
-    groups = [objective.group(factor) for factor in factors]
-    return report(apply_rules(Case(objective, groups, n_train, prior_std, draws, lone, count(n_batches))))
+    return audits.report(audits.apply_rules(case_of(objective, factors, n_train, prior_std, draws, n_batches)))
 
 
 class FunctionObjective(Objective):
     """A loss as a function of parameters, batch and seed."""
 
+    remedies: Mapping[str, str] = {
+        "detached-gradient": "return the gradient of the whole number that is returned beside it",
+        "repeated-noise": "draw the noise from the seed that each call gets",
+    }
+
     def __init__(
         self,
-        loss: Function,
+        loss: Callable[..., Any],
         parameters: Mapping[str, ArrayLike],
         batches: Sequence[object],
-        nll: Function | None = None,
-        kl: Function | None = None,
+        nll: Callable[..., Any] | None = None,
+        kl: Callable[..., Any] | None = None,
     ) -> None:
         """Keep the arguments; raises AuditError if they cannot be audited."""
         if not isinstance(parameters, Mapping) or not parameters:
             given = type(parameters).__name__ if parameters else "nothing"
             raise AuditError(f"parameters are {given}; give a mapping from names to arrays, the trained parameters")
         self._values = {name: _floats(f"parameter '{name}'", value) for name, value in parameters.items()}
-        functions: dict[Term, Function | None] = {"loss": loss, "nll": nll, "kl": kl}
-        self._functions = {term: function for term, function in functions.items() if function is not None}
-        for term, function in self._functions.items():
-            if not callable(function):
-                raise AuditError(f"{term} is a {type(function).__name__}; give a function of parameters, batch, seed")
-        shapes = {name: value.shape for name, value in self._values.items()}
-        super().__init__(shapes, batches, frozenset(self._functions))
-        self.source = loss
+        super().__init__({name: value.shape for name, value in self._values.items()}, batches, loss, nll, kl)
 
     def value(self, name: str) -> Array:
         """Return a copy of a parameter's present value."""
@@ -102,23 +95,22 @@ class FunctionObjective(Objective):
     @cached_property
     def epsilon(self) -> float:
         """Return the rounding of the coarsest of parameters and gradient."""
-        given = self._called("loss", self.batches[0], 0)[1]
+        given = self._called("loss", self.batches[0], 0, True)[1]
         arrays = [*self._values.values(), *(np.asarray(part) for part in given.values())]
         return max(float(np.finfo(array.dtype).eps) for array in arrays if np.issubdtype(array.dtype, np.floating))
 
-    def _called(self, term: Term, batch: Batch, draw: int) -> tuple[object, Mapping[str, ArrayLike]]:
-        """Return what the user's function returns; raises AuditError unless it is a pair of a number and a mapping."""
+    def _called(self, term: Term, batch: Batch, draw: int, slopes: bool) -> tuple[object, Mapping[str, ArrayLike]]:
+        """Return a number and, with `slopes`, its gradient; raises AuditError for anything else."""
         values = {name: value.copy() for name, value in self._values.items()}  # a function may write into its arguments
-        seed = seed_of(draw, bits=SHORT)
-        found = self._functions[term](values, seed) if term == "kl" else self._functions[term](values, batch, seed)
+        found = self.functions[term](values, *(() if term == "kl" else (batch,)), seed_of(draw, bits=SHORT))
         parts = list(found) if isinstance(found, Sequence) else [found]
         if len(parts) != 2 or not isinstance(parts[1], Mapping):
             given = ", ".join(type(part).__name__ for part in parts)
             raise AuditError(f"{term} returned {given}; it must return a number, and its gradient by parameter name")
-        return found
+        return parts[0], parts[1] if slopes else {}
 
     def _evaluate(self, term: Term, batch: Batch, draw: int, slopes: bool) -> tuple[float, Gradient]:
-        number, given = self._called(term, batch, draw)
+        number, given = self._called(term, batch, draw, slopes)
         value = _floats(f"the value of {term}", number)
         if value.size != 1:
             raise AuditError(f"the value of {term} has shape {value.shape}; give one number")

@@ -36,7 +36,7 @@ def detached(objective: Objective, data: DataWeight | None) -> Seen:
     overwritten, sentence = objective.overwritten()
     if bad or overwritten:
         shown = ", ".join(slope.shown() for slope in bad.values())
-        parts = [f"the slope is not autograd's along {shown}"] if bad else []
+        parts = [f"the gradient is not the slope of the loss along {shown}"] if bad else []
         parts += [sentence] if overwritten else []
         is_explained = set(bad) <= set(overwritten)
         return Seen("fails", "; ".join(parts), {"tensors": len({*bad, *overwritten})}, advised=is_explained)
@@ -45,7 +45,7 @@ def detached(objective: Objective, data: DataWeight | None) -> Seen:
     if len(unresolved) == len(found):
         return Seen("not measured", f"no slope stands out from rounding; {why}")
     resolved = f"{len(found) - len(unresolved)} of {len(found)} parameter tensors"
-    detail = f"autograd's gradient is the slope of the loss for {resolved}"
+    detail = f"the gradient is the slope of the loss for {resolved}"
     if unresolved:
         detail += f" (no step length resolves it along {', '.join(unresolved)})"
     return Seen("passes", detail, {"tensors": 0})
@@ -94,7 +94,7 @@ class Slope:
     def shown(self) -> str:
         """Return both slopes, and the step that shows the difference."""
         step = f" by steps of {self.step:.2g}" if self.step else ""
-        return f"{self.name} (autograd {self.autograd:.3g}, loss {self.loss:.3g}{step})"
+        return f"{self.name} (gradient {self.autograd:.3g}, slope {self.loss:.3g}{step})"
 
 
 def slopes(objective: Objective, without_data: float | None = None) -> list[Slope]:

@@ -78,7 +78,7 @@ def _why_unseen(case: Case, data: DataWeight | None, has_slopes: bool) -> str:
     if not case.has_kl and not case.groups:
         return f"{'; '.join(case.alone.values())}, or kl="
     if not case.has_kl and not case.trained:
-        return f"no sigma can be trained, so that the KL's entropy has no gradient; give {case.other_kl}"
+        return f"no sigma can be trained, so that the KL's entropy has no gradient; give {case.objective.other_kl}"
     if data is None:
         mean = "the loss is a mean over rows, so that the KL's part of it cannot be seen; give nll="
         return "" if counts_rows(case.objective) else mean
@@ -99,7 +99,7 @@ def _unexplained(case: Case, missed: Mapping[str, float]) -> str:
         return f"{share} kl= (Pyro: of the sites): the loss holds another KL (as of another prior), or a further term"
     return (
         f"{share} a KL to a Gaussian around zero: another prior, another sigma than its name says, or a further term; "
-        f"give {case.other_kl}"
+        f"give {case.objective.other_kl}"
     )
 
 
@@ -197,4 +197,5 @@ def _is_an_epoch(case: Case) -> bool:
 def _setting(case: Case, data: DataWeight | None) -> Setting:
     reference = 1.0 if case.has_kl else None if case.prior_std is None else case.prior_std**-2
     weight = 1.0 if data is None else data.weight
-    return Setting(case.n_train, case.objective.batch_size, weight, case.n_batches or 0.0, reference)
+    of = case.objective
+    return Setting(case.n_train, of.batch_size, weight, case.n_batches or 0.0, reference, of.all_rows)

@@ -20,6 +20,7 @@ def line_of_kl(function: Callable[..., object] | None) -> str:
     """
     if function is None:
         return ""
+    function = inspect.unwrap(function)  # of jax.jit and the like
     try:
         lines, first = inspect.getsourcelines(function)
         name = Path(inspect.getsourcefile(function) or "").name

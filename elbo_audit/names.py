@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence, Sized
 
-from elbo_audit.factors import Array, Gaussian
+from elbo_audit.factors import Array, Factor, Gaussian
+from elbo_audit.objective import Case, Objective, count
 
 _MEANS = r"mu|mean|loc|locs"
 _POSITIVE = ("sigma", "std", "scale", "scales")  # taken as they are, if all their numbers are positive
@@ -58,6 +59,23 @@ def gaussians(values: Mapping[str, Array], trained: Collection[str]) -> list[Gau
                 found.append(Gaussian(name, scale, *_readings(word, values[scale]), may_be_layer))
             break
     return found
+
+
+def case_of(
+    objective: Objective,
+    factors: Sequence[Factor | Gaussian] | None,
+    n_train: int,
+    prior_std: float | None,
+    draws: int,
+    n_batches: int | Sized | None,
+) -> Case:
+    """Return a case with the weights of these factors; without them, with those that the parameters' names pair."""
+    lone: dict[str, str] = {}
+    if factors is None:
+        factors = pairs = gaussians(objective.known, objective.shapes)
+        lone = alone(objective.shapes, pairs) if "kl" not in objective.terms else {}
+    groups = [objective.group(factor) for factor in factors]
+    return Case(objective, groups, n_train, prior_std, draws, lone, count(n_batches))
 
 
 def _fits(scale: tuple[int, ...], mean: tuple[int, ...]) -> bool:

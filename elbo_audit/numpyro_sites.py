@@ -1,21 +1,56 @@
-"""Loss, likelihood and KL of NumPyro's model and guide, as functions of the numbers that SVI trains."""
+"""The audit of model, guide and estimator of NumPyro: loss, likelihood and KL of the numbers that SVI trains."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence, Sized
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from numpyro import handlers, optim
 from numpyro.distributions import Normal
 from numpyro.infer import SVI, Trace_ELBO
 
+from elbo_audit import audits
 from elbo_audit.errors import AuditError
-from elbo_audit.factors import Array
+from elbo_audit.factors import TRANSFORMS, Array, Gaussian, Transform
+from elbo_audit.jax_audits import JaxObjective
+from elbo_audit.names import case_of, gaussians
+from elbo_audit.objective import arguments, for_all_rows
+from elbo_audit.report import ElboReport
 
-Named = Mapping[str, Any]
+Named = Mapping[str, Any]  # arrays by the names of parameters
 Sites = Mapping[str, Any]  # a trace: sites by name
+Program = Callable[..., Any]  # a model or guide, called with a batch
+
+
+def audit_numpyro(
+    model: Program,
+    guide: Program,
+    batches: Sequence[object],
+    n_train: int,
+    *,
+    loss: Any = None,
+    params: Named | None = None,
+    prior_std: float | None = None,
+    n_batches: int | Sized | None = None,
+    draws: int = audits.DRAWS,
+) -> ElboReport:
+    """Audit model, guide and estimator of NumPyro, as a step of SVI uses them; arguments are as in `audit_pyro`.
+
+    `params` are the values to audit at, as `svi.get_params` returns them; by default those at the start.
+    """
+    if not batches:
+        raise AuditError("no batch was given; give three")
+    given = [arguments(batch) for batch in batches]
+    sites = NumpyroSites(model, guide, given[0], loss, params)
+    pairs = [sites.pair(pair) for pair in gaussians(sites.values(), sites.raw)]
+    kl = None if pairs else jax.jit(sites.kl)
+    objective = JaxObjective(jax.jit(sites.loss), sites.raw, given, jax.jit(sites.nll), kl)  # jitted, as SVI does
+    objective.all_rows = for_all_rows("numpyro.plate", "handlers.scale", n_train, objective.batch_size)
+    prior_std = sites.prior_std if prior_std is None else prior_std
+    return audits.report(audits.apply_rules(case_of(objective, pairs, n_train, prior_std, draws, n_batches)))
 
 
 class NumpyroSites:
@@ -23,8 +58,8 @@ class NumpyroSites:
 
     def __init__(
         self,
-        model: Callable[..., Any],
-        guide: Callable[..., Any],
+        model: Program,
+        guide: Program,
         batch: tuple[Any, ...],
         loss: Any,
         params: Named | None,
@@ -53,6 +88,23 @@ class NumpyroSites:
     def values(self) -> dict[str, Array]:
         """Return the constrained values by name."""
         return {name: np.asarray(self.constrained(name, raw), np.float64) for name, raw in self.raw.items()}
+
+    def pair(self, pair: Gaussian) -> Gaussian:
+        """Return a pair of constrained values as one of the numbers that SVI trains."""
+        if np.array_equal(self.values()[pair.scale], np.asarray(self.raw[pair.scale])):
+            return pair
+        outer = TRANSFORMS[pair.transform] if isinstance(pair.transform, str) else pair.transform
+
+        def inner(raw: Array) -> tuple[Array, Array]:
+            at, along = jnp.asarray(raw), jnp.ones(raw.shape)
+            value, slope = jax.jvp(lambda part: self.constrained(pair.scale, part), (at,), (along,))
+            return np.asarray(value, np.float64), np.asarray(slope, np.float64)
+
+        def slope(raw: Array) -> Array:
+            value, own = inner(raw)
+            return outer.slope(value) * own
+
+        return Gaussian(pair.mean, pair.scale, Transform(lambda raw: outer.value(inner(raw)[0]), slope))
 
     def loss(self, raw: Named, batch: tuple[Any, ...], key: Any) -> Any:
         """Return the estimator's loss of a batch."""

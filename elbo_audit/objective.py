@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence, Sized
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Literal, NamedTuple, TypeVar
+from typing import Any, Literal, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -22,6 +22,7 @@ from elbo_audit.factors import Array, Gaussian, Gradient, Group
 
 Batch = Sequence[object]  # the arguments of the loss: usually (x, y)
 Term = Literal["loss", "nll", "kl"]  # `nll`: -log p(y | x, w) summed over the batch; `kl`: unscaled, of no batch
+Function = Callable[..., Any]  # a loss, a likelihood or a KL of the user
 Look = TypeVar("Look")
 
 PARTS = (1.0, 0.3, 0.1, 0.01, 0.001)  # of a move: the audit takes the largest at which the loss is finite
@@ -40,22 +41,36 @@ class Precision(NamedTuple):
 
 
 class Objective(ABC):
-    """A loss, its trained parameters, and batches of one size.
+    """A loss, its trained parameters, and batches of which those of the commonest size are compared.
 
     A subclass gives `_evaluate`, `value`, `assign` and `epsilon`. The methods from `overwritten` on are answers that
     only some frameworks can give; by default they say "unknown".
     """
 
+    remedies: Mapping[str, str] = {}  # by rule: what to do, where the rule's own words are of another framework
+    all_rows = ""  # how a batch's likelihood is made to count for all rows, where a framework has a way for it
+    other_kl = "kl=, or factors="  # arguments that give the KL where the parameters' names do not
+    broadcast = ""  # a sentence on rows that broadcast, if the framework shows it
+
     def __init__(
-        self, shapes: Mapping[str, tuple[int, ...]], batches: Sequence[object], terms: frozenset[Term]
+        self,
+        shapes: Mapping[str, tuple[int, ...]],
+        batches: Sequence[object],
+        loss: Function,
+        nll: Function | None = None,
+        kl: Function | None = None,
     ) -> None:
-        """Keep the shapes of the trained parameters; raises AuditError for batches that cannot be compared."""
+        """Keep functions and shapes of the trained parameters; raises AuditError for what cannot be compared."""
+        given: dict[Term, Function | None] = {"loss": loss, "nll": nll, "kl": kl}
+        self.functions = {term: function for term, function in given.items() if function is not None}
+        for term, function in self.functions.items():
+            if not callable(function):
+                raise AuditError(f"{term} is a {type(function).__name__}; give a function")
+        self.terms = frozenset(self.functions)  # that `_evaluate` can give
         self.shapes = dict(shapes)
         self.batches = [arguments(batch) for batch in batches]
         self.batch_size = self._rows()
-        self.terms = terms  # that `_evaluate` can give
         self.is_divisible = True  # whether rows of a batch can be taken apart and given again
-        self.source: Callable[..., object] | None = None  # the user's function that computes the loss
         self._is_moved = False
 
     @abstractmethod
@@ -83,6 +98,11 @@ class Objective(ABC):
     def parameters(self) -> dict[str, Array]:
         """Return copies of the present values of the trained parameters."""
         return {name: self.value(name) for name in self.shapes}
+
+    @property
+    def known(self) -> dict[str, Array]:
+        """Return copies of the values of all parameters, trained or not."""
+        return self.parameters
 
     def loss(self, batch: Batch, draw: int) -> float:
         """Return the loss of a batch, with the noise of a draw."""
@@ -220,6 +240,14 @@ def count(batches: int | Sized | None) -> int | None:
     return len(batches) if isinstance(batches, Sized) else batches
 
 
+def for_all_rows(plate: str, scale: str, n_train: int, rows: int) -> str:
+    """Say how a batch's likelihood counts for all rows in a model of sites, with its words for plate and scale."""
+    return (
+        f"its likelihood does not count for all {n_train:,} rows: put the observed site in "
+        f'{plate}("data", {n_train}, subsample_size={rows}), or in {scale}(scale={n_train / rows:.6g})'
+    )
+
+
 def arguments(batch: object) -> tuple[object, ...]:
     """Return the arguments of a batch: its parts, or itself if it is one object."""
     return tuple(batch) if isinstance(batch, (tuple, list)) else (batch,)
@@ -242,7 +270,6 @@ class Case:
     draws: int  # number of seeds to average over
     alone: Mapping[str, str] = field(default_factory=dict)  # means and scales without a partner: what to give
     n_batches: float | None = None  # in an epoch, if it is known; else N / B, rounded up or down
-    other_kl: str = "kl=, or factors="  # arguments that give the KL where the parameters' names do not; for advice
 
     def __post_init__(self) -> None:
         rows = self.objective.batch_size

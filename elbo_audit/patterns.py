@@ -29,6 +29,7 @@ class Setting(NamedTuple):
     data_weight: float  # of the batch's summed NLL in the loss: 1 for a sum, 1 / B for a mean over rows
     n_batches: float = 0.0  # of an epoch, if it is known
     reference: float | None = None  # 1 / variance of the prior that is meant; None if unknown
+    all_rows: str = ""  # as in `Objective`
 
     @property
     def steps(self) -> float:
@@ -178,7 +179,8 @@ def _mistakes(n_weights: int, setting: Setting) -> Iterator[tuple[float, str]]:
             yield 1 / steps, f"the KL is divided by N and by the number of batches: divide by N = {n:,} alone"
             yield 1 / batch, f"the KL is divided by N and by the batch size: divide by N = {n:,} alone"
         elif setting.is_sum:
-            yield exact, f"every batch pays the whole KL: divide it by the number of batches, {exact:.6g}"
+            whole = f"divide it by the number of batches, {exact:.6g}"
+            yield exact, f"every batch pays the whole KL: {setting.all_rows or whole}"
             yield exact / n, f"the KL is divided by N, but the loss is a sum: {by_steps}"
             yield exact / steps**2, "the KL is divided by the number of batches twice: divide once"
             yield exact / batch, f"the KL is divided by the batch size: the loss is a sum, so {by_steps}"

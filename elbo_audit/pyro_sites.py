@@ -1,11 +1,11 @@
-"""An objective of Pyro: the estimator's loss, and likelihood and KL from the sites of model and guide, unscaled."""
+"""The audit of model, guide and estimator of Pyro: the loss of a step, and likelihood and KL of the sites, unscaled."""
 
 # mypy: disable-error-code="no-untyped-call"
 # (Pyro has no types)
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Sized
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import Any
@@ -22,12 +22,16 @@ from pyro.poutine.messenger import Messenger
 from torch import Tensor
 from torch.distributions import Independent, Normal
 
+from elbo_audit import audits
 from elbo_audit.errors import AuditError
 from elbo_audit.factors import Factor, Gaussian
+from elbo_audit.findings import Seen
+from elbo_audit.names import case_of, gaussians
 from elbo_audit.noise import noise_of, own_noise
-from elbo_audit.objective import Batch, arguments
+from elbo_audit.objective import Batch, arguments, for_all_rows
+from elbo_audit.report import ElboReport
 from elbo_audit.streams import generator
-from elbo_audit.torch_objective import TorchObjective
+from elbo_audit.torch_objective import TorchObjective, as_array
 
 Program = Callable[..., object]  # a model or guide, called with a batch
 
@@ -37,6 +41,49 @@ _TRANSFORMS: dict[object, Callable[[Tensor], Tensor]] = {  # as in `factors`, wi
     "exp of half": lambda raw: (raw / 2).exp(),
     "identity": lambda raw: raw,
 }
+
+
+def audit_pyro(
+    model: Program,
+    guide: Program,
+    batches: Sequence[Batch],
+    n_train: int,
+    *,
+    loss: object = None,
+    factors: Sequence[Factor | Gaussian] | None = None,
+    prior_std: float | None = None,
+    n_batches: int | Sized | None = None,
+    draws: int = audits.DRAWS,
+) -> ElboReport:
+    """Audit model, guide and estimator of Pyro, as an SVI step uses them.
+
+    The likelihood comes from the observed sites. The KL comes from the parameters that are paired by name; if there are
+    none, it is log q - log p of the latent sites. Scales, as of `poutine.scale`, are left out of both.
+
+    The arguments are those of `audit_torch`, but for these:
+
+    - `model` and `guide` are called with a batch. `loss` is the estimator, by default Trace_ELBO().
+    - `factors` are by default those that the names in Pyro's store pair; [] takes the KL from the latent sites.
+    - `prior_std` is by default that of the latent sites, if all have one.
+    """
+    sites = PyroSites(model, guide, batches, loss)
+    pairs = sites.pairs() if factors is None else factors
+    objective = sites.objective(n_train, with_kl=not pairs)
+    prior_std = sites.prior_std if prior_std is None else prior_std
+    seen = audits.apply_rules(case_of(objective, pairs, n_train, prior_std, draws, n_batches))
+    scale, plate = seen["kl-scale"], sites.plate
+    if plate and plate.full_size != n_train and scale.outcome != "passes" and not objective.broadcast:
+        detail = (
+            f"the plate '{plate.name}' has {plate.full_size:,} rows, and n_train is {n_train:,}: give both one size"
+        )
+        seen["kl-scale"] = scale._replace(detail=f"{detail}; {scale.detail}", advised=True)
+    if constant := ", ".join(sites.constant_scales(*objective.batches[0])):
+        detail = f"the plate '{plate.name}' has {plate.full_size:,} rows, n_train is {n_train:,}: give both one size"
+        seen["kl-scale"] = scale._replace(detail=f"{detail}; {scale.detail}", advised=True)
+    if constant := ", ".join(sites.constant_scales(*objective.batches[0])):
+        detail = f"the guide's scale of {constant} is a constant; make it a pyro.param, constraint=positive"
+        seen["sigma-frozen"] = Seen("fails", detail)
+    return audits.report(seen)
 
 
 class _Rows(Messenger):  # type: ignore[misc]  # Pyro has no types
@@ -89,31 +136,33 @@ class PyroSites:
         if torch.equal(*values):  # the rows come from the model's arguments
             self.batches, self._drawn_by = plain, ""
 
-    def parameters(self) -> list[tuple[str, Tensor]]:
-        """Return the unconstrained leaf tensors of Pyro's store that model and guide use; other models share it."""
-        return [pair for pair in pyro.get_param_store().named_parameters() if pair[0] in self._used]
-
     def values(self) -> Mapping[str, Tensor]:
-        """Return the constrained values by name, with their graph to the leaf tensors."""
-        store = pyro.get_param_store()
+        """Return the constrained values of Pyro's store that model and guide use, with their graph to the leaves."""
+        store = pyro.get_param_store()  # other models share it
         return {name: store[name] for name in store if name in self._used}
 
-    def factor(self, pair: Gaussian) -> Factor:
-        """Return a pair of constrained values as functions that autograd can follow to the leaf tensors."""
-        transform = _TRANSFORMS[pair.transform]
-        return Factor(
-            pair.name,
-            lambda: self.values()[pair.mean],
-            lambda: transform(self.values()[pair.scale]),
-            pair.may_be_layer,
-        )
+    def pairs(self) -> list[Factor | Gaussian]:
+        """Return the weights by their names in the store, as functions that autograd can follow to the leaf tensors."""
+        named = {name: as_array(value) for name, value in self.values().items()}
+        trained = {name for name, value in self.values().items() if value.requires_grad}
+        found = gaussians(named, trained)  # a scale that is not positive has no constraint: it is its own leaf
+        return [pair if pair.other else self._factor(pair) for pair in found]
 
-    def objective(self, with_kl: bool) -> TorchObjective:
+    def _factor(self, pair: Gaussian) -> Factor:
+        transform = _TRANSFORMS[pair.transform]
+        mean, std = (lambda: self.values()[pair.mean]), (lambda: transform(self.values()[pair.scale]))
+        return Factor(pair.name, mean, std, pair.may_be_layer)
+
+    def objective(self, n_train: int, with_kl: bool) -> TorchObjective:
         """Return the objective; the KL of the latent sites is of the first batch."""
         kl = partial(self.kl, *self.batches[0]) if with_kl else None
-        found = TorchObjective(self.loss, self.parameters(), self.batches, self.nll, kl)
+        leaves = [pair for pair in pyro.get_param_store().named_parameters() if pair[0] in self._used]
+        found = TorchObjective(self.loss, leaves, self.batches, self.nll, kl)
         found.batch_size = self.plate.size if self.plate else found.batch_size
         found.is_divisible = self.plate is None
+        found.broadcast = self.broadcast
+        found.all_rows = for_all_rows("pyro.plate", "poutine.scale", n_train, found.batch_size)
+        found.other_kl = "factors=[], which takes the KL from the latent sites"
         return found
 
     def loss(self, *batch: object) -> Tensor:

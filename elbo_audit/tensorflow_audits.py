@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Sized
 from functools import partial
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
-from elbo_audit.audits import DRAWS, apply_rules, report
+from elbo_audit import audits
 from elbo_audit.errors import AuditError
 from elbo_audit.factors import Array, Factor, Gaussian, Gradient, Group
-from elbo_audit.names import alone, gaussians
-from elbo_audit.objective import Batch, Case, Objective, Term
+from elbo_audit.names import case_of
+from elbo_audit.objective import Batch, Objective, Term
 from elbo_audit.report import ElboReport
 from elbo_audit.streams import SHORT, seed_of
 
@@ -32,36 +32,20 @@ def audit_tensorflow(
     model: Any = None,
     factors: Sequence[Factor | Gaussian] | None = None,
     prior_std: float | None = None,
-    draws: int = DRAWS,
+    n_batches: int | Sized | None = None,
+    draws: int = audits.DRAWS,
 ) -> ElboReport:
-    """Audit the loss of a training step in TensorFlow.
+    """Audit the loss of a training step in TensorFlow; the arguments are those of `audit_torch`, but for these.
 
-    Args:
-        loss: `loss(*batch)` is what `GradientTape.gradient` differentiates; noise from TensorFlow's global seed.
-        variables: the trained variables, such as `model.trainable_variables`.
-        batches: three or more batches of one size, each the arguments of `loss`, rows first.
-        n_train: N, rows of the training set.
-        nll: `nll(*batch)` is -log p(y | x, w) summed over the batch, with the noise of the loss.
-        kl: the unscaled KL, for posteriors that are not independent Gaussians.
-        model: its layers of TensorFlow Probability say which weights are Gaussian; else the variables' names do.
-        factors: means and standard deviations of the weights.
-        prior_std: the standard deviation that the prior should have; by default that of the layers' kernels.
-        draws: number of seeds to average over.
-
-    Raises:
-        AuditError: arguments that do not fit together, or a loss that is not finite.
+    - `loss(*batch)` is what `GradientTape.gradient` differentiates; its noise comes from TensorFlow's global seed.
+    - `variables` are the trained ones, such as `model.trainable_variables`.
+    - `model`: its layers of TensorFlow Probability say which weights are Gaussian, and which `prior_std` is meant where
+      none is given. Without such layers, the variables' names say what is Gaussian.
     """
     objective = TensorFlowObjective(loss, variables, batches, nll, kl)
-    lone: dict[str, str] = {}
-    if factors is None:
-        factors = _of_layers(model)
-    if not factors:
-        pairs = gaussians(objective.parameters, objective.shapes)
-        lone = alone(objective.shapes, pairs) if kl is None else {}
-        factors = pairs
-    groups = [objective.group(factor) for factor in factors]
+    factors = (_of_layers(model) or None) if factors is None else factors
     prior_std = _prior_std(model) if prior_std is None else prior_std
-    return report(apply_rules(Case(objective, groups, n_train, prior_std, draws, lone)))
+    return audits.report(audits.apply_rules(case_of(objective, factors, n_train, prior_std, draws, n_batches)))
 
 
 def _of_layers(model: Any) -> list[Factor | Gaussian]:
@@ -105,6 +89,11 @@ def _noise_of(draw: int) -> Iterator[None]:
 class TensorFlowObjective(Objective):
     """Losses of TensorFlow. An audit sets the global seed, which cannot be read: set it anew after it."""
 
+    remedies: Mapping[str, str] = {
+        "detached-gradient": "remove tf.stop_gradient between parameter and loss, or say which estimator needs it",
+        "repeated-noise": "set no seed in the loss, and give no fixed one to a stateless operation",
+    }
+
     def __init__(
         self,
         loss: Loss,
@@ -123,10 +112,8 @@ class TensorFlowObjective(Objective):
             self._variables[f"{name}#{alike + 1}" if alike else name] = variable
         if not self._variables:
             raise AuditError("no variable was given; give model.trainable_variables of a model that is built")
-        functions: dict[Term, Loss | None] = {"loss": loss, "nll": nll, "kl": kl}
-        self._functions = {term: function for term, function in functions.items() if function is not None}
         shapes = {name: tuple(variable.shape) for name, variable in self._variables.items()}
-        super().__init__(shapes, batches, frozenset(self._functions))
+        super().__init__(shapes, batches, loss, nll, kl)
 
     def value(self, name: str) -> Array:
         """Return a copy of a variable's numbers."""
@@ -139,20 +126,23 @@ class TensorFlowObjective(Objective):
     @property
     def epsilon(self) -> float:
         """Return one unit in the last digit of a loss of 1, in the loss's own type."""
-        return float(np.finfo(self._term("loss", self.batches[0], 0)[0].dtype.as_numpy_dtype).eps)
+        return float(np.finfo(self._term("loss", self.batches[0], 0).dtype.as_numpy_dtype).eps)
 
-    def _term(self, term: Term, batch: Batch, draw: int) -> tuple[Any, Any]:
-        """Return a term as a scalar, and the tape that recorded it."""
-        with _noise_of(draw), tf.GradientTape() as tape:
-            value = tf.convert_to_tensor(self._functions[term](*batch))
-            if value.shape.num_elements() != 1 or not value.dtype.is_floating:
-                given = f"a tensor of {value.dtype.name} of shape {tuple(value.shape)}"
-                raise AuditError(f"{term} returned {given}; it must return one number: reduce it as the step does")
-            return tf.reshape(value, ()), tape
+    def _term(self, term: Term, batch: Batch, draw: int) -> Any:
+        """Return a term as a scalar."""
+        with _noise_of(draw):
+            value = tf.convert_to_tensor(self.functions[term](*batch))
+        if value.shape.num_elements() != 1 or not value.dtype.is_floating:
+            given = f"a tensor of {value.dtype.name} of shape {tuple(value.shape)}"
+            raise AuditError(f"{term} returned {given}; it must return one number: reduce it as the step does")
+        return tf.reshape(value, ())
 
     def _evaluate(self, term: Term, batch: Batch, draw: int, slopes: bool) -> tuple[float, Gradient]:
-        value, tape = self._term(term, batch, draw)
-        return float(value), self._gradient(tape, value) if slopes else {}
+        if not slopes:  # a tape would keep all that the loss computes
+            return float(self._term(term, batch, draw)), {}
+        with tf.GradientTape() as tape:
+            value = self._term(term, batch, draw)
+        return float(value), self._gradient(tape, value)
 
     def _gradient(self, tape: Any, value: Any) -> Gradient:
         slopes = tape.gradient(value, self._variables, unconnected_gradients=tf.UnconnectedGradients.ZERO)

@@ -46,10 +46,12 @@ class TorchObjective(Objective):
         trained = {name: tuple(value.shape) for name, value in self.named.items() if value.requires_grad}
         if not trained:
             raise AuditError("no parameter requires a gradient; give model.named_parameters()")
-        functions: dict[Term, Loss | None] = {"loss": loss, "nll": nll, "kl": kl}
-        self._functions = {term: function for term, function in functions.items() if function is not None}
-        super().__init__(trained, batches, frozenset(self._functions))
-        self.source = loss
+        super().__init__(trained, batches, loss, nll, kl)
+
+    @property
+    def known(self) -> dict[str, Array]:
+        """Return copies of the values of all parameters, trained or not."""
+        return {name: self.value(name) for name in self.named}
 
     def value(self, name: str) -> Array:
         """Return a copy of a tensor's numbers, whether it is trained or not."""
@@ -68,7 +70,7 @@ class TorchObjective(Objective):
         """Return a term as a scalar with its graph."""
         call = "kl()" if term == "kl" else f"{term}(*batch)"
         with noise_of(draw), self._no_backward(call):
-            value = self._functions[term](*batch)
+            value = self.functions[term](*batch)
         if not isinstance(value, Tensor) or value.numel() != 1:
             raise AuditError(f"{call} returned {type(value).__name__}; it must return a tensor of one number")
         if not value.is_floating_point():
@@ -159,7 +161,7 @@ class TorchObjective(Objective):
         states = []
         for draw in (0, 1):
             with noise_of(draw):
-                self._functions["loss"](*self.batches[0])
+                self.functions["loss"](*self.batches[0])
                 states.append(torch.get_rng_state())
         return torch.equal(*states)
 

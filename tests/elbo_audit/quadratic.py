@@ -53,16 +53,25 @@ class Blocked:
 
     def find_spec(self, name, path=None, target=None):
         if name.partition(".")[0] in {"torch", "pyro", "scipy", "jax", "tensorflow", "msgspec", "pandas", "bench"}:
-            raise ImportError(f"{name} is blocked")
+            raise ModuleNotFoundError(f"{name} is blocked", name=name)
 
 
 def main():
     sys.meta_path.insert(0, Blocked())
     import elbo_audit
 
+    names, refused = {}, []
+    exec("from elbo_audit import *", names)
+    for name in sorted(set(elbo_audit.__all__) - {"AuditError", "ElboReport", "MissingLibrary"}):
+        try:
+            names[name]()
+        except elbo_audit.MissingLibrary as error:
+            refused.append(str(error))
+        except TypeError:  # it is there, and wants arguments
+            continue
     report = elbo_audit.audit(loss_with(3.0), parameters(), batches(), N_TRAIN, nll=nll, prior_std=1.0)
     failed = [finding.rule for finding in report.findings if finding.outcome == "fails"]
-    sys.stdout.write(json.dumps({"numbers": report.numbers, "fails": failed, "text": str(report)}))
+    sys.stdout.write(json.dumps({"numbers": report.numbers, "fails": failed, "text": str(report), "refused": refused}))
 
 
 if __name__ == "__main__":

@@ -27,7 +27,7 @@ def test_a_finding_is_one_line_that_says_what_to_do():
     [
         ("import elbo_audit, elbo_audit.rules", ""),
         ("import bench.judge.audit.libraries.audited", "bench"),
-        ("from elbo_audit import audit_torch, audit_pyro", "numpy torch"),
+        ("from elbo_audit import audit_torch", "numpy torch"),
     ],
 )
 def test_an_import_loads_a_framework_only_for_an_audit(code, loaded):
@@ -37,11 +37,7 @@ def test_an_import_loads_a_framework_only_for_an_audit(code, loaded):
 
 def test_every_public_name_is_there():
     for name in elbo_audit.__all__:
-        try:
-            assert getattr(elbo_audit, name)
-        except ModuleNotFoundError as error:
-            if error.name not in ("jax", "tensorflow"):  # which not every environment of the tests has
-                raise
+        assert callable(getattr(elbo_audit, name))
     with pytest.raises(AttributeError, match="has no attribute 'audit_keras'"):
         elbo_audit.audit_keras  # noqa: B018 - looking the name up raises
 

@@ -181,7 +181,7 @@ def test_noise_that_a_second_pass_overwrites_gives_no_number_of_the_kl():
     report = audit(net, loss, nll=nll, prior_std=1.0)
     finding = report.of("detached-gradient")
     assert finding.outcome == "fails"
-    assert "weight_rho (autograd" in finding.detail
+    assert "weight_rho (gradient" in finding.detail
     assert "by steps of" in finding.detail
     assert "the loss writes a tensor of 5 x 7 (as weight_rho) in place" in finding.detail
     assert "draw noise anew" in finding.detail
@@ -215,7 +215,7 @@ def test_a_loss_that_hides_what_autograd_saves_is_judged_by_its_slopes():
 
     finding = audit(net, loss, nll=net.nll).of("detached-gradient")
     assert finding.outcome == "fails"
-    assert "weight_mu (autograd" in finding.detail
+    assert "weight_mu (gradient" in finding.detail
     assert finding.remedy == RULES["detached-gradient"].remedy
 
 

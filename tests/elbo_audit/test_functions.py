@@ -33,6 +33,15 @@ def test_numpy_alone_is_enough():
     assert told["numbers"] == pytest.approx({"data_weight": 1.0, "kl_per_epoch": 3.0, "prior_std": 1.0}, rel=EXACT)
     assert told["fails"] == ["kl-scale"]
     assert "multiply the KL by 0.333" in told["text"]
+    assert told["refused"] == [  # and a star imports every name
+        "audit_jax needs jax: pip install jax",
+        "audit_numpyro needs jax: pip install jax",
+        "audit_prediction needs torch: pip install torch",
+        "audit_pyro needs pyro: pip install pyro-ppl",
+        "audit_tensorflow needs tensorflow: pip install tensorflow",
+        "audit_torch needs torch: pip install torch",
+        "entropy_of needs torch: pip install torch",
+    ]
 
 
 def test_a_right_objective_is_clean_and_its_arguments_stay_as_they_are():

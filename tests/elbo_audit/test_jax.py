@@ -13,7 +13,8 @@ from numpyro.infer import Trace_ELBO, TraceMeanField_ELBO  # noqa: E402
 from numpyro.infer.autoguide import AutoNormal  # noqa: E402
 
 from elbo_audit import AuditError  # noqa: E402
-from elbo_audit.jax_audits import audit_jax, audit_numpyro  # noqa: E402
+from elbo_audit.jax_audits import audit_jax  # noqa: E402
+from elbo_audit.numpyro_sites import audit_numpyro  # noqa: E402
 
 N, B, NOISE = 200, 20, 0.5
 SOURCE = np.random.default_rng(0)
@@ -94,6 +95,14 @@ def test_numpyro(of, times):
     assert report.ok == (times == 1.0)
 
 
+def test_the_advice_for_a_likelihood_without_its_scale_is_the_plate_or_the_scale():
+    of = model(1.0)
+    report = audit_numpyro(of, AutoNormal(of), BATCHES, N, loss=TraceMeanField_ELBO(num_particles=2))
+    words = report.of("kl-scale").detail
+    assert 'numpyro.plate("data", 200, subsample_size=20), or in handlers.scale(scale=10)' in words
+    assert "divide" not in words  # `subsampling` and model(N / B) follow it, and pass
+
+
 def test_numpyros_default_samples_the_kl():
     of = model(N / B)
     assert audit_numpyro(of, AutoNormal(of), BATCHES, N).ok
@@ -106,3 +115,57 @@ def test_what_cannot_be_audited_is_one_line():
         audit_numpyro(of, AutoNormal(of), BATCHES, N, loss=Trace_ELBO)
     with pytest.raises(AuditError, match="no batch was given"):
         audit_numpyro(of, AutoNormal(of), [], N)
+
+
+def audit(loss, **options):
+    return audit_jax(loss, PARAMETERS, BATCHES, N, nll=options.pop("nll", nll), **options)
+
+
+def test_a_cut_gradient_and_repeated_noise_are_named_in_jax_words():
+    def cut(parameters, batch, key):
+        held = jax.tree_util.tree_map(jax.lax.stop_gradient, parameters)
+        return nll(parameters, batch, key) + kl(held) / 10 + kl(parameters) / 10
+
+    def one_key(term):
+        return lambda parameters, batch, key: term(parameters, batch, jax.random.PRNGKey(0))
+
+    told = audit(cut).of("detached-gradient")
+    assert told.outcome == "fails"
+    assert "remove stop_gradient between parameter and loss" in told.words()
+    told = audit(
+        lambda parameters, batch, key: one_key(nll)(parameters, batch, key) + kl(parameters) / 10, nll=one_key(nll)
+    ).of("repeated-noise")
+    assert told.outcome == "fails"
+    assert "split a new key for each step" in told.words()
+    for word in ("detach()", "no_grad", "torch", "seed once"):
+        assert word not in str(audit(cut)) + told.words()
+
+
+def elbo(parameters, batch, key):
+    return nll(parameters, batch, key) + kl(parameters) / 10
+
+
+def test_a_jitted_loss_is_audited_and_its_line_is_shown():
+    whole = jax.jit(lambda parameters, batch, key: nll(parameters, batch, key) + kl(parameters))
+    plain, jitted = audit(elbo), audit(jax.jit(elbo), nll=jax.jit(nll))
+    # tolerance: float32 keeps 6 digits of a gradient; differences of losses lose three of them
+    assert jitted.numbers == pytest.approx(plain.numbers, rel=1e-2)
+    assert jitted.ok
+    assert "test_jax.py" in audit(whole).of("kl-scale").detail
+    assert "kl(parameters))" in audit(whole).of("kl-scale").detail
+
+
+def test_the_number_of_batches_is_taken():
+    assert audit(elbo, n_batches=10).ok
+    with pytest.raises(AuditError, match="n_batches is 12"):
+        audit(elbo, n_batches=12)
+    of = model(N / B)
+    with pytest.raises(AuditError, match="n_batches is 12"):
+        audit_numpyro(of, AutoNormal(of), BATCHES, N, n_batches=12)
+
+
+def test_parameters_without_an_array_are_one_line():
+    with pytest.raises(AuditError, match="give the tree that"):
+        audit_jax(elbo, {}, BATCHES, N)
+    with pytest.raises(AuditError, match=r"the value of loss has shape \(8,\)"):
+        audit(lambda parameters, batch, key: parameters["layer"]["w_mu"])

@@ -226,7 +226,7 @@ def test_a_plate_that_subsamples_with_a_scale_beside_it_fails():
 def test_a_plate_of_another_size_than_the_data_set_is_named():
     report = audit(subsampling(size=N_TRAIN // 2), [(X, Y)] * 3)
     assert report.of("kl-scale").outcome == "fails"
-    assert report.of("kl-scale").detail.startswith("the plate 'data' has 300 rows, and n_train is 600")
+    assert report.of("kl-scale").detail.startswith("the plate 'data' has 300 rows, n_train is 600")
     assert report.numbers["kl_per_epoch"] == pytest.approx(2, rel=NEAR)  # (N / B) / (N / 2 B)
 
 
@@ -255,3 +255,22 @@ def test_an_estimator_that_guesses_its_nesting_is_called_once_before():
     report = audit(subsampling(), [(X, Y)] * 3, TraceEnum_ELBO())
     assert report.ok, str(report)
     assert report.of("kl-scale").outcome == "passes"
+
+
+def given_rows(plate, scale=1.0):
+    def model(x, y):
+        w = weights()
+        with poutine.scale(scale=scale), plate():
+            pyro.sample("y", distributions.Normal(x @ w, 1.0), obs=y)
+
+    return model
+
+
+def test_the_advice_for_a_likelihood_without_its_scale_is_the_plate_or_the_scale_and_mends_it():
+    report = audit(given_rows(lambda: pyro.plate("data", BATCH)))
+    words = report.of("kl-scale").detail
+    plate = f'pyro.plate("data", {N_TRAIN}, subsample_size={BATCH})'
+    assert f"{plate}, or in poutine.scale(scale={N_TRAIN / BATCH:.6g})" in words
+    assert "divide" not in words
+    for mended in (given_rows(lambda: eval(plate)), given_rows(lambda: pyro.plate("data", BATCH), N_TRAIN / BATCH)):
+        assert audit(mended).ok

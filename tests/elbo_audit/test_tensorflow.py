@@ -8,7 +8,7 @@ tf_keras = pytest.importorskip("tf_keras")
 tfp = pytest.importorskip("tensorflow_probability")
 
 from elbo_audit import AuditError  # noqa: E402
-from elbo_audit.tensorflow_audits import audit_tensorflow  # noqa: E402
+from elbo_audit.tensorflow_audits import TensorFlowObjective, audit_tensorflow  # noqa: E402
 
 N, B = 600, 20
 SOURCE = np.random.default_rng(0)
@@ -89,6 +89,34 @@ def test_dense_variational_and_functions_that_are_graphs():
     report = audit_tensorflow(loss, model.trainable_variables, BATCHES, N, nll=nll, model=model)
     assert report.numbers["kl_per_epoch"] == pytest.approx(1, rel=1e-2)  # tolerance: as above
     assert report.ok
+
+
+@pytest.mark.parametrize("kind", [LAYERS.DenseFlipout, LAYERS.DenseReparameterization])
+def test_a_loss_has_the_same_number_with_its_gradient_and_without(kind):
+    model = network(kind, N)
+    loss, nll = loss_and_nll(model)
+    objective = TensorFlowObjective(loss, model.trainable_variables, BATCHES, nll)
+    for term in ("loss", "nll"):
+        values = [objective._evaluate(term, BATCHES[0], draw, True)[0] for draw in range(3)]
+        assert values == [objective._evaluate(term, BATCHES[0], draw, False)[0] for draw in range(3)]
+        assert len(set(values)) == 3
+
+
+def test_a_cut_gradient_is_named_in_tensorflows_words_and_the_number_of_batches_is_taken():
+    model = network(LAYERS.DenseReparameterization, N)
+    loss, nll = loss_and_nll(model)
+
+    def cut(x, y):
+        return loss(x, y) - tf.stop_gradient(tf.add_n(model.losses)) / 2
+
+    def audit(term, **options):
+        return audit_tensorflow(term, model.trainable_variables, BATCHES, N, nll=nll, model=model, **options)
+
+    told = audit(cut).of("detached-gradient")
+    assert told.outcome == "fails"
+    assert "remove tf.stop_gradient between parameter and loss" in told.words()
+    with pytest.raises(AuditError, match="n_batches is 12"):
+        audit(loss, n_batches=12)
 
 
 def test_what_cannot_be_audited_is_one_line():

@@ -27,7 +27,7 @@ from bench.judge.audit.libraries.objectives_more import MORE
 from bench.judge.audit.libraries.setting import SIZES, batches, network, seeded
 from elbo_audit.factors import Factor
 from elbo_audit.report import ElboReport
-from elbo_audit.torch_audits import audit_pyro, audit_torch
+from elbo_audit.torch_audits import audit_torch
 from elbo_audit.torch_objective import Loss
 
 README_PRIOR = {  # of bayesian-torch's README
@@ -175,6 +175,8 @@ def automatic_guide(corrected: bool, name: str, sizes: Sequence[int] | None = No
             x = functional.relu(x) if index < len(sizes) - 2 else x
         with pyro.poutine.scale(scale=scale), pyro.plate("data", len(x)):
             pyro.sample("obs", distributions.Categorical(logits=x), obs=y)
+
+    from elbo_audit import audit_pyro  # here: it imports Pyro
 
     given = batches(BATCH, sizes[0])
     guides = library("pyro.infer.autoguide")
