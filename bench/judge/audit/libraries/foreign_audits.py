@@ -1,4 +1,4 @@
-"""The audits of the examples in TensorFlow and JAX, which need neither PyTorch nor any other package of the suite."""
+"""The audits of the examples in TensorFlow and JAX, which need NumPy, msgspec and their framework alone."""
 
 from __future__ import annotations
 
