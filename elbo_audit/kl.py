@@ -198,4 +198,4 @@ def _setting(case: Case, data: DataWeight | None) -> Setting:
     reference = 1.0 if case.has_kl else None if case.prior_std is None else case.prior_std**-2
     weight = 1.0 if data is None else data.weight
     of = case.objective
-    return Setting(case.n_train, of.batch_size, weight, case.n_batches or 0.0, reference, of.all_rows)
+    return Setting(case.n_train, of.batch_size, weight, case.n_batches or 0.0, reference, of.plates)

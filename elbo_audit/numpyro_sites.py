@@ -17,7 +17,7 @@ from elbo_audit.errors import AuditError
 from elbo_audit.factors import TRANSFORMS, Array, Gaussian, Transform
 from elbo_audit.jax_audits import JaxObjective
 from elbo_audit.names import case_of, gaussians
-from elbo_audit.objective import arguments, for_all_rows
+from elbo_audit.objective import Batch, arguments
 from elbo_audit.report import ElboReport
 
 Named = Mapping[str, Any]  # arrays by the names of parameters
@@ -48,7 +48,7 @@ def audit_numpyro(
     pairs = [sites.pair(pair) for pair in gaussians(sites.values(), sites.raw)]
     kl = None if pairs else jax.jit(sites.kl)
     objective = JaxObjective(jax.jit(sites.loss), sites.raw, given, jax.jit(sites.nll), kl)  # jitted, as SVI does
-    objective.all_rows = for_all_rows("numpyro.plate", "handlers.scale", n_train, objective.batch_size)
+    objective.plates = ("numpyro.plate", "handlers.scale")
     prior_std = sites.prior_std if prior_std is None else prior_std
     return audits.report(audits.apply_rules(case_of(objective, pairs, n_train, prior_std, draws, n_batches)))
 
@@ -56,14 +56,7 @@ def audit_numpyro(
 class NumpyroSites:
     """The loss that a step of SVI minimises, and likelihood and KL of the sites without their scales."""
 
-    def __init__(
-        self,
-        model: Program,
-        guide: Program,
-        batch: tuple[Any, ...],
-        loss: Any,
-        params: Named | None,
-    ) -> None:
+    def __init__(self, model: Program, guide: Program, batch: Batch, loss: Any, params: Named | None) -> None:
         """Start SVI on a batch, for the parameters; raises AuditError for an estimator that cannot be audited."""
         if isinstance(loss, type) or (loss is not None and not hasattr(loss, "loss")):
             raise AuditError(f"loss= is {loss!r}; give an ELBO such as numpyro.infer.Trace_ELBO()")
@@ -77,8 +70,8 @@ class NumpyroSites:
     @property
     def prior_std(self) -> float | None:
         """Return the standard deviation of the latent sites' prior, if all are Gaussians around 0 with the same one."""
-        ((_, model),) = list(self._traces(self.raw, self._batch, jax.random.PRNGKey(0)))[:1]
-        stds = {std for site in model.values() if _is_latent(site) for std in _stds(site["fn"])}
+        _, model = next(self._traces(self.raw, self._batch, jax.random.PRNGKey(0)))
+        stds = {std for site in _sites(model, False) for std in _stds(site["fn"])}
         return stds.pop() if len(stds) == 1 else None
 
     def constrained(self, name: str, raw: Any) -> Any:
@@ -95,10 +88,10 @@ class NumpyroSites:
             return pair
         outer = TRANSFORMS[pair.transform] if isinstance(pair.transform, str) else pair.transform
 
-        def inner(raw: Array) -> tuple[Array, Array]:
+        def inner(raw: Array) -> Array:
+            """Return the constrained value and its derivative."""
             at, along = jnp.asarray(raw), jnp.ones(raw.shape)
-            value, slope = jax.jvp(lambda part: self.constrained(pair.scale, part), (at,), (along,))
-            return np.asarray(value, np.float64), np.asarray(slope, np.float64)
+            return np.asarray(jax.jvp(lambda part: self.constrained(pair.scale, part), (at,), (along,)), np.float64)
 
         def slope(raw: Array) -> Array:
             value, own = inner(raw)
@@ -106,11 +99,11 @@ class NumpyroSites:
 
         return Gaussian(pair.mean, pair.scale, Transform(lambda raw: outer.value(inner(raw)[0]), slope))
 
-    def loss(self, raw: Named, batch: tuple[Any, ...], key: Any) -> Any:
+    def loss(self, raw: Named, batch: Batch, key: Any) -> Any:
         """Return the estimator's loss of a batch."""
         return self.estimator.loss(key, self._svi.constrain_fn(raw), self.model, self.guide, *batch)
 
-    def nll(self, raw: Named, batch: tuple[Any, ...], key: Any) -> Any:
+    def nll(self, raw: Named, batch: Batch, key: Any) -> Any:
         """Return -log p of the observed sites, the mean over the estimator's particles, with the loss's noise."""
         return -sum(_log_p(model, True) for _, model in self._traces(raw, batch, key)) / self._particles
 
@@ -119,7 +112,7 @@ class NumpyroSites:
         pairs = self._traces(raw, self._batch, key)
         return sum(_log_p(guide, False) - _log_p(model, False) for guide, model in pairs) / self._particles
 
-    def _traces(self, raw: Named, batch: tuple[Any, ...], key: Any) -> Iterator[tuple[Sites, Sites]]:
+    def _traces(self, raw: Named, batch: Batch, key: Any) -> Iterator[tuple[Sites, Sites]]:
         """Yield the traces of guide and model for each particle, with keys as NumPyro's estimators split them."""
         held = self._svi.constrain_fn(raw)
         for particle in jax.random.split(key, self._particles) if self._particles > 1 else [key]:
@@ -129,8 +122,9 @@ class NumpyroSites:
             yield guide, handlers.trace(model).get_trace(*batch)
 
 
-def _is_latent(site: Named) -> bool:
-    return bool(site["type"] == "sample" and not site["is_observed"])
+def _sites(trace: Sites, are_observed: bool) -> list[Any]:
+    """Return the observed sites, or the latent ones."""
+    return [site for site in trace.values() if site["type"] == "sample" and site["is_observed"] == are_observed]
 
 
 def _stds(fn: Any) -> set[float | None]:
@@ -141,9 +135,9 @@ def _stds(fn: Any) -> set[float | None]:
     return {float(std) for std in np.unique(np.asarray(fn.scale))} if is_normal else {None}
 
 
-def _log_p(sites: Sites, are_observed: bool) -> Any:
+def _log_p(trace: Sites, are_observed: bool) -> Any:
     """Return the sum of log p over the observed sites, or over the latent ones."""
-    chosen = [site for site in sites.values() if site["type"] == "sample" and site["is_observed"] == are_observed]
+    chosen = _sites(trace, are_observed)
     if not chosen and are_observed:
         raise AuditError("the model observes nothing; give numpyro.sample(..., obs=y)")
     return sum((site["fn"].log_prob(site["value"]).sum() for site in chosen), 0.0)

@@ -48,7 +48,7 @@ class Objective(ABC):
     """
 
     remedies: Mapping[str, str] = {}  # by rule: what to do, where the rule's own words are of another framework
-    all_rows = ""  # how a batch's likelihood is made to count for all rows, where a framework has a way for it
+    plates: tuple[str, ...] = ()  # words for a plate and a scale, in a framework where these weigh the likelihood
     other_kl = "kl=, or factors="  # arguments that give the KL where the parameters' names do not
     broadcast = ""  # a sentence on rows that broadcast, if the framework shows it
 
@@ -238,14 +238,6 @@ class Objective(ABC):
 def count(batches: int | Sized | None) -> int | None:
     """Return a number of batches, or that of a loader."""
     return len(batches) if isinstance(batches, Sized) else batches
-
-
-def for_all_rows(plate: str, scale: str, n_train: int, rows: int) -> str:
-    """Say how a batch's likelihood counts for all rows in a model of sites, with its words for plate and scale."""
-    return (
-        f"its likelihood does not count for all {n_train:,} rows: put the observed site in "
-        f'{plate}("data", {n_train}, subsample_size={rows}), or in {scale}(scale={n_train / rows:.6g})'
-    )
 
 
 def arguments(batch: object) -> tuple[object, ...]:

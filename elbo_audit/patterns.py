@@ -29,7 +29,7 @@ class Setting(NamedTuple):
     data_weight: float  # of the batch's summed NLL in the loss: 1 for a sum, 1 / B for a mean over rows
     n_batches: float = 0.0  # of an epoch, if it is known
     reference: float | None = None  # 1 / variance of the prior that is meant; None if unknown
-    all_rows: str = ""  # as in `Objective`
+    plates: tuple[str, ...] = ()  # as in `Objective`
 
     @property
     def steps(self) -> float:
@@ -179,14 +179,22 @@ def _mistakes(n_weights: int, setting: Setting) -> Iterator[tuple[float, str]]:
             yield 1 / steps, f"the KL is divided by N and by the number of batches: divide by N = {n:,} alone"
             yield 1 / batch, f"the KL is divided by N and by the batch size: divide by N = {n:,} alone"
         elif setting.is_sum:
-            whole = f"divide it by the number of batches, {exact:.6g}"
-            yield exact, f"every batch pays the whole KL: {setting.all_rows or whole}"
+            yield exact, f"every batch pays the whole KL: {_to_all_rows(setting)}"
             yield exact / n, f"the KL is divided by N, but the loss is a sum: {by_steps}"
             yield exact / steps**2, "the KL is divided by the number of batches twice: divide once"
             yield exact / batch, f"the KL is divided by the batch size: the loss is a sum, so {by_steps}"
     if n_weights > 1 and (setting.is_mean or setting.is_sum):
         for value, right in _divided(setting):
             yield value / n_weights, f"the KL is divided by the {n_weights:,} weights: sum it, and weigh it by {right}"
+
+
+def _to_all_rows(setting: Setting) -> str:
+    """Say how the KL of each batch is weighed right: in a model of sites, by the weight of the likelihood."""
+    if not setting.plates:
+        return f"divide it by the number of batches, {setting.steps:.6g}"
+    plate, scale = setting.plates
+    n, rows = setting.n_train, setting.batch_size
+    return f'put the observed site in {plate}("data", {n}, subsample_size={rows}), or in {scale}(scale={n / rows:.6g})'
 
 
 def _divided(setting: Setting) -> list[tuple[float, str]]:

@@ -28,7 +28,7 @@ from elbo_audit.factors import Factor, Gaussian
 from elbo_audit.findings import Seen
 from elbo_audit.names import case_of, gaussians
 from elbo_audit.noise import noise_of, own_noise
-from elbo_audit.objective import Batch, arguments, for_all_rows
+from elbo_audit.objective import Batch, arguments
 from elbo_audit.report import ElboReport
 from elbo_audit.streams import generator
 from elbo_audit.torch_objective import TorchObjective, as_array
@@ -68,20 +68,16 @@ def audit_pyro(
     """
     sites = PyroSites(model, guide, batches, loss)
     pairs = sites.pairs() if factors is None else factors
-    objective = sites.objective(n_train, with_kl=not pairs)
+    objective = sites.objective(with_kl=not pairs)
     prior_std = sites.prior_std if prior_std is None else prior_std
     seen = audits.apply_rules(case_of(objective, pairs, n_train, prior_std, draws, n_batches))
     scale, plate = seen["kl-scale"], sites.plate
-    if plate and plate.full_size != n_train and scale.outcome != "passes" and not objective.broadcast:
-        detail = (
-            f"the plate '{plate.name}' has {plate.full_size:,} rows, and n_train is {n_train:,}: give both one size"
-        )
-        seen["kl-scale"] = scale._replace(detail=f"{detail}; {scale.detail}", advised=True)
-    if constant := ", ".join(sites.constant_scales(*objective.batches[0])):
+    if plate and plate.full_size != n_train and scale.outcome != "passes" and not sites.broadcast:
         detail = f"the plate '{plate.name}' has {plate.full_size:,} rows, n_train is {n_train:,}: give both one size"
         seen["kl-scale"] = scale._replace(detail=f"{detail}; {scale.detail}", advised=True)
-    if constant := ", ".join(sites.constant_scales(*objective.batches[0])):
-        detail = f"the guide's scale of {constant} is a constant; make it a pyro.param, constraint=positive"
+    if sites.constants:
+        names = ", ".join(sites.constants)
+        detail = f"the guide's scale of {names} is a constant; make it a pyro.param, constraint=positive"
         seen["sigma-frozen"] = Seen("fails", detail)
     return audits.report(seen)
 
@@ -110,17 +106,16 @@ class PyroSites:
             raise AuditError("no batch was given; give three")
         self.batches = [arguments(batch) for batch in batches]
         self._drawn_by = ""  # the plate that draws a step's rows, whose indices are then the first part of each batch
-        with own_noise(), torch.no_grad():
-            traces = self._traces(*self.batches[0])
-        self.plate = _subsampling(traces[1])
+        with own_noise(), torch.enable_grad():
+            guided, modelled = traces = self._traces(*self.batches[0])
+        self.plate = _subsampling(modelled)
         if hasattr(self.estimator, "max_plate_nesting"):  # TraceEnum_ELBO: its first call guesses the nesting
             with own_noise():
                 self.estimator.differentiable_loss(self.model, self.guide, *self.batches[0])
-        _check_latents(traces[1])
-        self.prior_std = _prior_std(traces[1])
+        _check_latents(modelled)
         if self.plate is not None:
             self._let_draw(self.plate)
-        self.broadcast = _broadcast(traces[1])  # a sentence on an observed site whose rows broadcast; else ''
+        self.prior_std, self.broadcast, self.constants = _prior_std(modelled), _broadcast(modelled), _constants(guided)
         self._used = {name for trace in traces for name, site in trace.nodes.items() if site["type"] == "param"}
 
     def _let_draw(self, plate: CondIndepStackFrame) -> None:
@@ -153,7 +148,7 @@ class PyroSites:
         mean, std = (lambda: self.values()[pair.mean]), (lambda: transform(self.values()[pair.scale]))
         return Factor(pair.name, mean, std, pair.may_be_layer)
 
-    def objective(self, n_train: int, with_kl: bool) -> TorchObjective:
+    def objective(self, with_kl: bool) -> TorchObjective:
         """Return the objective; the KL of the latent sites is of the first batch."""
         kl = partial(self.kl, *self.batches[0]) if with_kl else None
         leaves = [pair for pair in pyro.get_param_store().named_parameters() if pair[0] in self._used]
@@ -161,7 +156,7 @@ class PyroSites:
         found.batch_size = self.plate.size if self.plate else found.batch_size
         found.is_divisible = self.plate is None
         found.broadcast = self.broadcast
-        found.all_rows = for_all_rows("pyro.plate", "poutine.scale", n_train, found.batch_size)
+        found.plates = ("pyro.plate", "poutine.scale")
         found.other_kl = "factors=[], which takes the KL from the latent sites"
         return found
 
@@ -174,31 +169,21 @@ class PyroSites:
 
     def nll(self, *batch: object) -> Tensor:
         """Return -log p of the observed sites without their scales, the mean over the estimator's particles."""
-        models = [self._traces(*batch)[1] for _ in range(self.n_particles)]
-        terms = [-term for model in models for term in _log_probs(model, are_observed=True)]
-        return self._mean(terms, "the model observes nothing; give pyro.sample(..., obs=y)")
+        without = "the model observes nothing; give pyro.sample(..., obs=y)"
+        return self._mean(batch, lambda _, model: [-term for term in _log_probs(model, True)], without)
 
     def kl(self, *batch: object) -> Tensor:
         """Return the latent sites' log q - log p without scales, the mean over the estimator's particles."""
-        terms = []
-        for _ in range(self.n_particles):
-            guide, model = self._traces(*batch)
-            terms += _log_probs(guide, are_observed=False)
-            terms += [-term for term in _log_probs(model, are_observed=False)]
-        return self._mean(terms, "neither model nor guide has a latent site; there is no KL to audit")
+        without = "neither model nor guide has a latent site; there is no KL to audit"
+        signed = lambda guide, model: _log_probs(guide, False) + [-term for term in _log_probs(model, False)]  # noqa: E731
+        return self._mean(batch, signed, without)
 
-    def _mean(self, terms: list[Tensor], without: str) -> Tensor:
+    def _mean(self, batch: Batch, terms_of: Callable[[Trace, Trace], list[Tensor]], without: str) -> Tensor:
         """Return the sum of terms, as the mean over particles; raises AuditError `without` any."""
+        terms = [term for _ in range(self.n_particles) for term in terms_of(*self._traces(*batch))]
         if not terms:
             raise AuditError(without)
         return torch.stack(terms).sum() / self.n_particles
-
-    def constant_scales(self, *batch: object) -> list[str]:
-        """Return the guide's Gaussian sites whose mean can be trained and whose scale cannot."""
-        with own_noise(), torch.enable_grad():
-            sites = self._traces(*batch)[0].nodes.items()
-        found = [(name, _gaussian(site["fn"])) for name, site in sites if site["type"] == "sample"]
-        return [name for name, q in found if q is not None and q.loc.requires_grad and not q.scale.requires_grad]
 
     def _traces(self, *batch: object) -> tuple[Trace, Trace]:
         """Return the traces of the guide and of the model on a batch."""
@@ -214,17 +199,17 @@ class PyroSites:
 
 def _checked_estimator(given: object) -> ELBO:
     """Return an estimator whose loss can be audited; raises AuditError for any other object."""
-    name = getattr(given, "__name__", type(given).__name__)
-    if isinstance(given, type) or not hasattr(given, "differentiable_loss"):
-        raise AuditError(
-            f"loss= is {'the class' if isinstance(given, type) else 'a'} {name}; give an ELBO such as Trace_ELBO()"
-        )
-    if name == "TraceTailAdaptive_ELBO":  # it has a gradient, but its value is infinite
-        raise AuditError(f"loss= is a {name}, which gives no loss; give Trace_ELBO()")
-    if getattr(given, "vectorize_particles", False) and getattr(given, "num_particles", 1) > 1:
-        raise AuditError(f"loss= is a {name} that draws its particles at once; give vectorize_particles=False")
-    if name.startswith("Jit"):  # it is compiled on the first batch, with the noise and shapes of that batch
-        raise AuditError(f"loss= is a {name}, which runs what it once compiled; give {name.removeprefix('Jit')}()")
+    name, is_class = getattr(given, "__name__", type(given).__name__), isinstance(given, type)
+    many = getattr(given, "vectorize_particles", False) and getattr(given, "num_particles", 1) > 1
+    for is_refused, why in (
+        (is_class or not hasattr(given, "differentiable_loss"), "; give an ELBO such as Trace_ELBO()"),
+        (name == "TraceTailAdaptive_ELBO", ", which gives no loss; give Trace_ELBO()"),  # its value is infinite
+        (many, " that draws its particles at once; give vectorize_particles=False"),
+        # it is compiled on the first batch, with the noise and shapes of that batch
+        (name.startswith("Jit"), f", which runs what it once compiled; give {name.removeprefix('Jit')}()"),
+    ):
+        if is_refused:
+            raise AuditError(f"loss= is {'the class' if is_class else 'a'} {name}{why}")
     return given
 
 
@@ -279,14 +264,16 @@ def _broadcast(trace: Trace) -> str:
 
 def _prior_std(trace: Trace) -> float | None:
     """Return the standard deviation of the latent sites' prior, if all are Gaussians around 0 with the same one."""
-    latents = [site["fn"] for site in trace.nodes.values() if site["type"] == "sample" and not site["is_observed"]]
-    priors = [_gaussian(fn) for fn in latents if type(fn).__name__ != "_Subsample"]
-    stds = {None if p is None or bool(p.loc.any()) else std for p in priors for std in _numbers(p)}
-    return stds.pop() if len(stds) == 1 else None
+    priors = [_gaussian(site["fn"]) for site in _sites(trace, False).values()]
+    stds = {float(std) for prior in priors if prior is not None for std in prior.scale.unique()}
+    is_known = all(prior is not None and not bool(prior.loc.any()) for prior in priors)
+    return stds.pop() if is_known and len(stds) == 1 else None
 
 
-def _numbers(prior: Normal | None) -> list[float | None]:
-    return [None] if prior is None else prior.scale.unique().tolist()
+def _constants(guide: Trace) -> list[str]:
+    """Return the guide's Gaussian sites whose mean can be trained and whose scale cannot."""
+    found = [(name, _gaussian(site["fn"])) for name, site in guide.nodes.items() if site["type"] == "sample"]
+    return [name for name, q in found if q is not None and q.loc.requires_grad and not q.scale.requires_grad]
 
 
 def _gaussian(fn: Distribution) -> Normal | None:

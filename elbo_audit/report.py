@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from elbo_audit.errors import unknown_name
-from elbo_audit.findings import Finding
+from elbo_audit.findings import Advice, Finding
 
 _NUMBERS = {  # of `ElboReport.numbers`: the rule that measures each, and its key in that finding
     "data_weight": ("wrong-likelihood", "weight"),
@@ -100,10 +99,6 @@ class ElboReport:
 
 
 def _entry(finding: Finding) -> dict[str, object]:
-    advice = finding.advice
-    entry: dict[str, object] = {"rule": finding.rule, "cause": finding.rule, "part": "", "multiply": {}, "add": {}}
-    if advice is not None:
-        given: Mapping[str, object] = advice._asdict()
-        entry |= {**given, "multiply": dict(advice.multiply), "add": dict(advice.add)}
-        entry["interval"] = list(advice.interval)
-    return {**entry, "text": finding.words()}
+    advice = finding.advice or Advice(finding.rule, "")
+    plain = {"multiply": dict(advice.multiply), "add": dict(advice.add), "interval": list(advice.interval)}
+    return {"rule": finding.rule, **advice._asdict(), **plain, "text": finding.words()}

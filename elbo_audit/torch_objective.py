@@ -167,41 +167,38 @@ class TorchObjective(Objective):
 
     def precision(self) -> Precision:
         """Return the rounding of the coarsest tensors that autograd saves, as under autocast; else the loss's own."""
-        kinds: set[torch.dtype] = set()
+        _, saved = self._saved(lambda tensor: tensor)
+        kinds = {tensor.dtype for tensor, _ in saved} | {self.tensor("loss", self.batches[0], 0).dtype}
+        half = next((kind for kind in HALF if kind in kinds), None)
+        return Precision(torch.finfo(half).eps, str(half).removeprefix("torch.")) if half else Precision(self.epsilon)
 
-        def keep(saved: Tensor) -> Tensor:
-            kinds.add(saved.dtype)
-            return saved.detach()
+    def _saved(self, kept: Callable[[Tensor], Tensor]) -> tuple[Gradient, list[tuple[Tensor, Tensor]]]:
+        """Return the gradient from what `kept` makes of the tensors that autograd saves, and both.
 
-        coarsest = self.tensor("loss", self.batches[0], 0).dtype
+        Nothing is saved where a loss lets nobody see what autograd saves, as torch.func does.
+        """
+        saved: list[tuple[Tensor, Tensor]] = []
+
+        def keep(tensor: Tensor) -> int:
+            saved.append((tensor.detach(), kept(tensor.detach())))
+            return len(saved) - 1
+
         try:
-            with torch.autograd.graph.saved_tensors_hooks(keep, lambda saved: saved):
-                self.tensor("loss", self.batches[0], 0)
-        except RuntimeError:  # torch.func does not allow these hooks
-            kinds.clear()
-        coarsest = next((kind for kind in HALF if kind in kinds), coarsest)
-        return Precision(torch.finfo(coarsest).eps, str(coarsest).removeprefix("torch.") if coarsest in HALF else "")
+            with torch.autograd.graph.saved_tensors_hooks(keep, lambda index: saved[index][1]):
+                value = self.tensor("loss", self.batches[0], 0)
+            return self.gradient(value), saved
+        except RuntimeError:
+            return {}, []
 
     def overwritten(self) -> tuple[Sequence[str], str]:
         """Return the parameters whose gradients an in-place write changes, and a sentence that names what is written.
 
         Autograd saves tensors in the forward pass. If the loss writes into one of them through `.data`, autograd does
         not notice, and backward uses the new values. So the gradient is computed twice: with copies of the tensors as
-        they were saved, and as autograd does it. Nothing is found where a loss lets nobody see what autograd saves.
+        they were saved, and as autograd does it.
         """
-        kept: list[tuple[Tensor, Tensor]] = []
-
-        def keep(saved: Tensor) -> int:
-            kept.append((saved.detach(), saved.detach().clone()))
-            return len(kept) - 1
-
-        try:
-            with torch.autograd.graph.saved_tensors_hooks(keep, lambda index: kept[index][1]):
-                value = self.tensor("loss", self.batches[0], 0)
-            right = self.gradient(value)
-            changed = [now for now, then in kept if not torch.equal(now, then) and not bool(then.isnan().any())]
-        except RuntimeError:  # torch.func does not allow these hooks
-            return (), ""
+        right, saved = self._saved(torch.clone)
+        changed = [now for now, then in saved if not torch.equal(now, then) and not bool(then.isnan().any())]
         if not changed:
             return (), ""
         plain = self.loss_gradient(self.batches[0], 0)
@@ -216,10 +213,9 @@ class TorchObjective(Objective):
 
     def _words_for(self, tensor: Tensor, names: Sequence[str]) -> str:
         """Return a tensor's name, if the audit was given it; else its shape, and the first of `names` of this shape."""
-        known = [name for name in self.named if self.holds(name, tensor)]
         shape = " x ".join(map(str, tensor.shape)) or "one number"
-        like = [name for name in names if self.shapes[name] == tuple(tensor.shape)]
-        return known[0] if known else f"a tensor of {shape}{' (as ' + like[0] + ')' if like else ''}"
+        like = next((f" (as {name})" for name in names if self.shapes[name] == tuple(tensor.shape)), "")
+        return next((name for name in self.named if self.holds(name, tensor)), f"a tensor of {shape}{like}")
 
 
 def as_array(tensor: Tensor) -> Array:
@@ -235,14 +231,13 @@ def _named(parameters: Iterable[tuple[str, Tensor]]) -> dict[str, Tensor]:
             given = type(pair).__name__
             raise AuditError(f"parameters hold a {given}; give pairs of name and tensor: model.named_parameters()")
         name, value = pair
-        if value.requires_grad and any(
-            step == 0 and n > 1 for n, step in zip(value.shape, value.stride(), strict=True)
-        ):
+        found[name] = value
+        sizes = zip(value.shape, value.stride(), strict=True)
+        if value.requires_grad and any(step == 0 and n > 1 for n, step in sizes):
             raise AuditError(
                 f"parameter '{name}' was made by expand(): several of its numbers are one in memory, so that no "
                 "optimiser can train it; add .clone(), or give the tensor before expand()"
             )
-        found[name] = value
     return found
 
 
