@@ -4,26 +4,20 @@
     report = elbo_audit.audit_torch(loss, model.named_parameters(), batches, n_train=60_000, nll=nll)
     print(report)
 
-`audit_torch`, `audit_jax` and `audit_tensorflow` take the loss of a training step as a black box. `audit_pyro` and
-`audit_numpyro` take model, guide and estimator. `audit` takes a function that returns a loss and its gradient as
-arrays, whatever computes them; it needs NumPy alone.
-`audit_prediction` and `entropy_of` say which mean of the draws reported predictions and entropies are of. Bad arguments
-raise AuditError. Each file answers one question:
+docs/elbo-audit.md describes the audits and their limits. Bad arguments raise AuditError. Each file has one question:
 
     likelihood   how often does the loss count the data, and what other terms does it have?
     kl           how often does an epoch count the KL of each tensor, with which sign, and how wide is the prior?
     gradients    is the gradient the slope of the loss, and do the data influence every parameter?
     sigma        can training change sigma, does the optimiser decay it, and is it zero where the mean was pruned?
+    rows         does each row count once?
     predictions  which mean of the draws is a reported prediction, and do two calls agree?
 
-`rows` asks whether each row counts once, `own_kl` measures a KL that the user gives, `prior` judges the prior, `lines`
-finds the line to change. `rules` lists the mistakes, and `report` has what an audit returns. These files and
-`weighing`, `least_squares`, `patterns` and `names` are the core, on float64 arrays. They see an objective through
-`objective.Objective`, which adapters implement: `functions` for `audit`, on which `jax_audits` stands,
-`torch_objective` and `tensorflow_audits`. `pyro_sites` and `numpyro_sites` read model and guide.
-
-The audit does not cover latent variables of single rows, as a VAE has. docs/audit.md says which mistakes each argument
-makes visible, and which mistakes the audit cannot see. A framework is imported when its audit is first asked for.
+`own_kl` measures a KL that the user gives, `prior` judges the prior, `lines` finds the line to change. `rules` lists
+the mistakes, and `report` has what an audit returns. These are the core, on float64 arrays. They see an objective
+through `objective.Objective`, which adapters implement: `functions` (and on it `jax_audits`), `torch_objective` and
+`tensorflow_audits`; `pyro_sites` and `numpyro_sites` read model and guide. A framework is imported when one asks for
+its audit.
 """
 
 from __future__ import annotations

@@ -35,27 +35,16 @@ def audit(
     n_batches: int | Sized | None = None,
     draws: int = audits.DRAWS,
 ) -> ElboReport:
-    """Audit the loss of a training step, given as a function of its parameters.
+    """Audit the loss of a training step, given as a function of its parameters; other arguments as for `audit_torch`.
 
-    Args:
-        loss_and_gradient: `loss_and_gradient(parameters, batch, seed)` returns the number that a step minimises, and
-            its gradient: an array of the parameter's shape for each name. `parameters` has arrays of the types that
-            were given, `batch` is a tuple of arrays, and all noise comes from `seed`, a whole number below 2^31.
-        parameters: the values to audit at, by name.
-        batches: three or more, each a tuple of arrays, rows first, or one array. Those of the commonest size count.
-        n_train: N, rows of the training set.
-        nll: the same for -log p(y | x, w) summed over the batch, with the noise of the loss: the same seed gives the
-            same weights. Without it, the audit assumes that the loss counts the likelihood once, and cannot measure
-            the KL of a loss that is a mean over rows.
-        kl: `kl(parameters, seed)` returns the unscaled KL and its gradient, for posteriors that are not independent
-            Gaussians. It gets no batch.
-        factors: which parameters make means and standard deviations; by default paired by their names.
-        prior_std: the standard deviation that the prior should have.
-        n_batches: steps of an epoch, or the loader; without it, the audit assumes N / B, rounded as suits the loss.
-        draws: number of seeds to average over.
-
-    Raises:
-        AuditError: arguments that do not fit together, or a loss that is not finite.
+    - `loss_and_gradient(parameters, batch, seed)` returns the number that a step minimises, and its gradient: an array
+      of the parameter's shape for each name. `parameters` has arrays of the types that were given, `batch` is a tuple
+      of arrays, and all noise comes from `seed`, a whole number below 2^31.
+    - `parameters` are the values to audit at, by name.
+    - `batches` are tuples of arrays, rows first, or one array each.
+    - `nll` returns the same for -log p(y | x, w) summed over the batch; the same seed gives the weights of the loss.
+    - `kl(parameters, seed)` returns the unscaled KL and its gradient.
+    - `factors` say which parameters make means and standard deviations: they take names.
     """
     objective = FunctionObjective(loss_and_gradient, parameters, batches, nll, kl)
     return audits.report(audits.apply_rules(case_of(objective, factors, n_train, prior_std, draws, n_batches)))

@@ -95,7 +95,7 @@ class NumpyroSites:
 
         def slope(raw: Array) -> Array:
             value, own = inner(raw)
-            return outer.slope(value) * own
+            return np.asarray(outer.slope(value) * own)
 
         return Gaussian(pair.mean, pair.scale, Transform(lambda raw: outer.value(inner(raw)[0]), slope))
 

@@ -48,19 +48,17 @@ def audit_prediction(log_probs: Tensor, reported: Tensor) -> list[Finding]:
         AuditError: the shapes do not fit, or a number is NaN.
     """
     _check_shapes(log_probs, reported, "prediction", "[B, K]")
-    (close, close_draws), worst = _tolerances(log_probs, reported), []
-    for each in (reported.double().sum(-1), log_probs.double().logsumexp(-1).exp()):
-        worst.append(float(each.flatten()[(each - 1).abs().argmax()]))
-    off, off_draws = (abs(value - 1) for value in worst)
+    close = _tolerances(log_probs, reported)
+    both = reported.double().sum(-1), log_probs.double().logsumexp(-1).exp()
+    worst = [float(each.flatten()[(each - 1).abs().argmax()]) for each in both]
     detail = f"the sum farthest from 1 is {worst[0]:.5g} in the prediction and {worst[1]:.5g} in the draws"
-    fails = off > close or off_draws > close_draws
-    sums = Seen("fails" if fails else "passes", detail, {"largest": max(off, off_draws)})
-    gaps = {name: float((value - reported.double()).abs().max()) for name, value in averages(log_probs).items()}
+    off = [abs(value - 1) for value in worst]
+    sums = Seen("fails" if off[0] > close[0] or off[1] > close[1] else "passes", detail, {"largest": max(off)})
+    near = max(close[0], _epsilon(log_probs))
+    which = _which(averages(log_probs), reported, near, [GEOMETRIC, NORMALISED], "")
     return [
         Finding("unnormalised-probabilities", "prediction", *sums),
-        Finding(
-            "log-average", "prediction", *_which(gaps, max(close, _epsilon(log_probs)), [GEOMETRIC, NORMALISED], "")
-        ),
+        Finding("log-average", "prediction", *which),
     ]
 
 
@@ -80,8 +78,9 @@ def _tolerances(log_probs: Tensor, reported: Tensor) -> tuple[float, float]:
     return max(CLOSE, _epsilon(reported)), max(CLOSE, _epsilon(log_probs) * math.log(n_classes))
 
 
-def _which(gaps: Mapping[str, float], close: float, wrong: Sequence[str], what: str) -> Seen:
+def _which(known: Mapping[str, Tensor], reported: Tensor, close: float, wrong: Sequence[str], what: str) -> Seen:
     """Judge numbers by their largest difference from those of each average."""
+    gaps = {name: float((value - reported.double()).abs().max()) for name, value in known.items()}
     nearest = min(gaps, key=lambda name: gaps[name])
     shown = ", ".join(f"{name} {gap:.2g}" for name, gap in gaps.items())
     if max(abs(gap - gaps[MEAN]) for gap in gaps.values()) < close:
@@ -99,16 +98,11 @@ def entropy_of(log_probs: Tensor, reported: Tensor) -> Finding:
         AuditError: the shapes do not fit, or a number is NaN.
     """
     _check_shapes(log_probs, reported, "entropies", "[B]")
-    gaps = {
-        name: float((value - reported.double()).abs().max()) for name, value in entropies_by_average(log_probs).items()
-    }
     # Rounding moves -sum p log p by half of epsilon times sum p |log p| (1 + |log p|) at most; doubled, as above.
     rounding = max(_epsilon(log_probs), _epsilon(reported)) * (1 + math.log(log_probs.shape[-1])) ** 2
-    return Finding(
-        "unnormalised-entropy",
-        "entropy",
-        *_which(gaps, max(CLOSE_NATS, rounding), [GEOMETRIC], "the entropy, in nats, of "),
-    )
+    near, what = max(CLOSE_NATS, rounding), "the entropy, in nats, of "
+    which = _which(entropies_by_average(log_probs), reported, near, [GEOMETRIC], what)
+    return Finding("unnormalised-entropy", "entropy", *which)
 
 
 def repeats(predict: Callable[[], Tensor], deterministic: bool) -> Seen:

@@ -51,7 +51,8 @@ def audit_torch(
             step averages over several draws, give their mean. Without `nll`, the audit assumes that the loss counts
             the likelihood once, and cannot measure the KL of a loss that is a mean over rows.
         kl: `kl()` is the unscaled KL, for posteriors that are not independent Gaussians. It gets no batch.
-        factors: means and standard deviations of the weights; by default paired by the parameters' names.
+        factors: means and standard deviations of the weights, as names (`Gaussian`) or functions (`Factor`); by
+            default paired by the parameters' names.
         prior_std: the standard deviation that the prior should have.
         optimizer: the one that trains; with `epochs`, it tells how far sigma can get.
         epochs: of the planned training.
