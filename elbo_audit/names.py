@@ -72,7 +72,7 @@ def case_of(
     """Return a case with the weights of these factors; without them, with those that the parameters' names pair."""
     lone: dict[str, str] = {}
     if factors is None:
-        factors = pairs = gaussians(objective.known, objective.shapes)
+        factors = pairs = gaussians({name: objective.value(name) for name in objective.names}, objective.shapes)
         lone = alone(objective.shapes, pairs) if "kl" not in objective.terms else {}
     groups = [objective.group(factor) for factor in factors]
     return Case(objective, groups, n_train, prior_std, draws, lone, count(n_batches))

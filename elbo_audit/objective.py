@@ -10,7 +10,7 @@ import contextlib
 import math
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence, Sized
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, Sized
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal, NamedTuple, TypeVar
@@ -100,9 +100,9 @@ class Objective(ABC):
         return {name: self.value(name) for name in self.shapes}
 
     @property
-    def known(self) -> dict[str, Array]:
-        """Return copies of the values of all parameters, trained or not."""
-        return self.parameters
+    def names(self) -> Collection[str]:
+        """Return the names that `value` knows: of the trained parameters, and of others where a framework has them."""
+        return self.shapes
 
     def loss(self, batch: Batch, draw: int) -> float:
         """Return the loss of a batch, with the noise of a draw."""
@@ -175,8 +175,8 @@ class Objective(ABC):
         if not isinstance(factor, Gaussian):
             raise AuditError(f"factors hold a {type(factor).__name__}; give Gaussian(mean, scale, transform)")
         for name in (factor.mean, factor.scale):
-            if name not in self.shapes:
-                raise AuditError(f"factors name '{name}', which is no parameter; known: {', '.join(self.shapes)}")
+            if name not in self.names:
+                raise AuditError(f"factors name '{name}', which is no parameter; known: {', '.join(self.names)}")
         return factor.group(self.value, self.shapes)
 
     def take(self, batch: Batch, rows: Sequence[int]) -> Batch:

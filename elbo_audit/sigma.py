@@ -22,12 +22,15 @@ RAISED = 2.0  # times the largest sigma of the other weights: if sigma of all ze
 QUIET = 0.1  # of the mean sigma of the other weights: if sigma of zero means is smaller, it may have been pruned too
 
 
+Kind = Literal["by gradient", "scaled", "adagrad", "unknown"]  # how an optimiser's step depends on the gradient
+
+
 @dataclass(frozen=True)
 class Training:
     """What the audit asks of an optimiser and of the planned training."""
 
     optimizer: str  # its name
-    kind: Literal["by gradient", "scaled", "adagrad", "unknown"]  # how a step depends on the gradient
+    kind: Kind
     steps: int
     rates: Mapping[str, float]  # by parameter; with momentum, already divided by 1 - momentum
     decays: Mapping[str, float]  # weight decay by parameter

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence, Sized
-from typing import Literal
 
 import torch
 from torch import Tensor, optim
@@ -16,11 +15,14 @@ from elbo_audit.names import case_of
 from elbo_audit.objective import Batch
 from elbo_audit.predictions import repeats
 from elbo_audit.report import ElboReport
-from elbo_audit.sigma import Training
+from elbo_audit.sigma import Kind, Training
 from elbo_audit.torch_objective import Loss, TorchObjective
 
-_SCALED = (optim.Adam, optim.AdamW, optim.Adamax, optim.NAdam, optim.RAdam, optim.RMSprop, optim.Rprop)
-_BY_GRADIENT = (optim.SGD, optim.ASGD)
+_KINDS: dict[Kind, tuple[type[optim.Optimizer], ...]] = {
+    "by gradient": (optim.SGD, optim.ASGD),
+    "scaled": (optim.Adam, optim.AdamW, optim.Adamax, optim.NAdam, optim.RAdam, optim.RMSprop, optim.Rprop),
+    "adagrad": (optim.Adagrad,),
+}
 
 
 def audit_torch(
@@ -85,13 +87,10 @@ def _training(objective: TorchObjective, optimizer: optim.Optimizer, steps: int)
     decays: dict[str, float] = {}
     for group in optimizer.param_groups:
         rate, decay = float(group["lr"]), float(group.get("weight_decay", 0.0))
-        rate /= 1 - float(group.get("momentum", 0.0)) if isinstance(optimizer, _BY_GRADIENT) else 1
+        rate /= 1 - float(group.get("momentum", 0.0)) if isinstance(optimizer, _KINDS["by gradient"]) else 1
         held = [name for name in objective.shapes if any(objective.holds(name, tensor) for tensor in group["params"])]
         rates = dict.fromkeys(held, rate) | rates  # the first group counts
         decays |= dict.fromkeys(held, decay) if decay else {}
-    kind: Literal["by gradient", "scaled", "adagrad", "unknown"] = "unknown"
-    if isinstance(optimizer, optim.Adagrad):
-        kind = "adagrad"
-    elif isinstance(optimizer, (*_SCALED, *_BY_GRADIENT)):
-        kind = "scaled" if isinstance(optimizer, _SCALED) else "by gradient"
+    kinds = [kind for kind, types in _KINDS.items() if isinstance(optimizer, types)]
+    kind: Kind = kinds[0] if kinds else "unknown"
     return Training(type(optimizer).__name__, kind, steps, rates, decays)

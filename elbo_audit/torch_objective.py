@@ -7,7 +7,7 @@ such as running statistics, stays changed.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 import torch
@@ -15,7 +15,7 @@ from torch import Tensor
 
 from elbo_audit.aliases import by_storage, overlap
 from elbo_audit.errors import AuditError
-from elbo_audit.factors import Array, Factor, Gaussian, Gradient, Group
+from elbo_audit.factors import Array, Factor, Gradient, Group
 from elbo_audit.gradients import same
 from elbo_audit.names import gaussians
 from elbo_audit.noise import noise_of
@@ -49,9 +49,9 @@ class TorchObjective(Objective):
         super().__init__(trained, batches, loss, nll, kl)
 
     @property
-    def known(self) -> dict[str, Array]:
-        """Return copies of the values of all parameters, trained or not."""
-        return {name: self.value(name) for name in self.named}
+    def names(self) -> Collection[str]:
+        """Return the names of all tensors, trained or not."""
+        return self.named
 
     def value(self, name: str) -> Array:
         """Return a copy of a tensor's numbers, whether it is trained or not."""
@@ -124,10 +124,8 @@ class TorchObjective(Objective):
 
     def group(self, factor: object) -> Group:
         """Return the weights of a pair of names, or of a `Factor` whose functions return tensors."""
-        if isinstance(factor, Gaussian) and {factor.mean, factor.scale} <= self.named.keys():
-            return factor.group(self.value, self.shapes)
         if not isinstance(factor, Factor):
-            raise AuditError(f"factors hold a {type(factor).__name__}; give Factor(name, mean, std)")
+            return super().group(factor)
 
         def mean_and_std() -> list[Tensor]:
             with torch.enable_grad():

@@ -10,6 +10,7 @@ from torch.nn import functional
 
 import elbo_audit
 from elbo_audit.errors import AuditError
+from elbo_audit.factors import Gaussian
 from elbo_audit.names import gaussians
 from elbo_audit.torch_objective import as_array
 from tests.elbo_audit.models import BATCH, N_TRAIN, audit, batches
@@ -116,7 +117,8 @@ def test_layers_that_make_outputs_and_may_be_weights_by_their_names_are_asked_ab
         ({"draws": 0}, "draws is 0"),
         ({"prior_std": 0.0}, r"prior_std is 0\.0"),
         ({"prior_std": -1.0}, r"prior_std is -1\.0"),
-        ({"factors": [("w", 1, 2)]}, "hold a tuple; give Factor"),
+        ({"factors": [("w", 1, 2)]}, "hold a tuple; give Gaussian"),
+        ({"factors": [Gaussian("w_mu", "w_rho")]}, "factors name 'w_mu', which is no parameter; known: first"),
         ({"optimizer": "adam"}, "optimizer is a str"),
         ({"predict": lambda: torch.full((3,), math.nan), "deterministic": True}, "NaN"),
         ({"predict": lambda: torch.ones(3).numpy(), "deterministic": True}, "ndarray was given"),
