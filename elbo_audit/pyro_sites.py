@@ -265,7 +265,7 @@ def _broadcast(trace: Trace) -> str:
 def _prior_std(trace: Trace) -> float | None:
     """Return the standard deviation of the latent sites' prior, if all are Gaussians around 0 with the same one."""
     priors = [_gaussian(site["fn"]) for site in _sites(trace, False).values()]
-    stds = {float(std) for prior in priors if prior is not None for std in prior.scale.unique()}
+    stds = {std for prior in priors if prior is not None for std in prior.scale.detach().unique().tolist()}
     is_known = all(prior is not None and not bool(prior.loc.any()) for prior in priors)
     return stds.pop() if is_known and len(stds) == 1 else None
 
