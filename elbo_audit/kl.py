@@ -12,9 +12,9 @@ from elbo_audit.findings import Advice, Seen
 from elbo_audit.likelihood import DataWeight
 from elbo_audit.objective import Case, NotFinite
 from elbo_audit.own_kl import measure_own_kl
-from elbo_audit.patterns import TOLERANCE, Setting, advice, differ, in_words, is_one, known
+from elbo_audit.patterns import ENTROPY, TOLERANCE, Setting, advice, differ, in_words, is_one, known
 from elbo_audit.prior import judge_prior
-from elbo_audit.weighing import KlWeight, TensorWeight, counts_rows, is_missing, measure
+from elbo_audit.weighing import KlWeight, TensorWeight, counts_rows, is_entropy_turned, is_missing, measure
 
 RULES = ("kl-scale", "kl-sign", "variance-as-std")
 
@@ -114,13 +114,20 @@ def _scale_and_sign(case: Case, found: KlWeight, data: DataWeight | None) -> tup
     if differ([t.per_epoch for t in tensors]):
         return _of_tensors(case, found, tensors, data)
     if not math.isfinite(value) or (not found.per_epoch.sure() and abs(abs(value) - 1) < 2 * error + TOLERANCE):
-        unsure = Seen("not measured", f"{detail}: too noisy to tell; raise draws=", measured)
+        unsure = Seen(
+            "not measured",
+            f"{detail}: too noisy to tell; give kl= if the prior is no Gaussian around zero, else raise draws=",
+            measured,
+        )
         return unsure, unsure
     absent = is_missing(weight)
     sign = Seen("passes", "the KL is positive", {})
     if value < 0:
         turned = Advice("sign", "KL", {"all": -1.0})
         sign = Seen("fails", "the KL is subtracted, so that training moves away from the prior", {}, advice=turned)
+        if is_entropy_turned(found):
+            text = f"{ENTROPY} is added to the loss, and the prior pulls as it should: turn the entropy's sign"
+            sign = Seen("fails", text, {}, advised=True, advice=turned._replace(part="entropy"))
     if absent:
         sign = Seen("not measured", "no KL is seen, so that it has no sign", measured)
     elif found.by_batch and not _is_an_epoch(case):

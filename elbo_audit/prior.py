@@ -9,7 +9,7 @@ from elbo_audit.findings import Advice, Seen
 from elbo_audit.least_squares import MeanOfDraws
 from elbo_audit.objective import Case
 from elbo_audit.patterns import ALIKE, TOLERANCE, cause_of, differ, known
-from elbo_audit.weighing import KlWeight, TensorWeight, is_missing
+from elbo_audit.weighing import KlWeight, TensorWeight, is_entropy_turned, is_missing
 
 PRIOR = Advice("prior", "prior")  # a prior has its width; no factor of the KL mends it
 WIDE = 1e4  # a prior that is wider than the weights by this factor does not pull them
@@ -26,6 +26,8 @@ def judge_prior(case: Case, found: KlWeight) -> Seen:
         return Seen("not measured", "kl= hides the prior; give factors= to measure it")
     if case.has_kl:
         return judge_width(whole, found.size, meant, " times that of kl=")
+    if alike and (odd := _odd_pull(found)):
+        return odd
     # A group without a KL has no prior, and would change the prior that is measured of all groups together.
     every = [(t.name, prior) for t in found.tensors if (prior := _prior_of(t, meant)) and not is_missing(t.per_epoch)]
     sure = [(name, precision) for name, precision in every if precision.sure(ALIKE) and precision.value > 0]
@@ -43,6 +45,23 @@ def judge_prior(case: Case, found: KlWeight) -> Seen:
     if case.prior_std is None:
         return Seen("not measured", detail, measured)
     return Seen("fails", f"{detail}; meant is {case.prior_std:.4g}", measured, advised=True, advice=PRIOR)
+
+
+def _odd_pull(found: KlWeight) -> Seen | None:
+    """Return a failure if the prior does not pull the means to zero, though it pulls the sigmas; None if it may."""
+    if found.pulls is None or is_entropy_turned(found):  # of the latter kl-sign says it
+        return None
+    count = found.per_epoch.value
+    odd = found.pulls.odd(found.size)
+    means, scales = (math.copysign(pull.value, pull.value * count) for pull in found.pulls[1:])
+    measured = {"pull of means": means, "pull of sigmas": scales}
+    if odd == "sign":
+        text = f"the prior pushes the means away from zero: an epoch counts {means:.3g} x mean^2 / 2; turn its sign"
+        return Seen("fails", text, measured, advised=True, advice=Advice("sign", "prior"))
+    if odd == "missing":
+        text = f"an epoch counts {scales:.3g} x sigma^2 / 2 of the prior, but no mean^2 / 2: add that of the means"
+        return Seen("fails", text, measured, advised=True, advice=PRIOR)
+    return None
 
 
 def _prior_of(tensor: TensorWeight, meant: float | None) -> MeanOfDraws | None:
@@ -93,8 +112,8 @@ def _lost_in_noise(precision: MeanOfDraws, size: float, meant: float | None) -> 
     if meant is None and at_least > WIDE * size:
         detail = f"the KL pulls the weights to no prior: its standard deviation would be above {at_least:.2g}; "
         return Seen("fails", f"{detail}look for a detached mean", measured, advised=True)
-    detail = f"noise hides how the prior pulls the means, its standard deviation is above {at_least:.3g}; raise draws="
-    return Seen("not measured", detail, measured)
+    detail = f"no pull of a prior is seen: it is left out, or its standard deviation is above {at_least:.3g}"
+    return Seen("not measured", f"{detail}; audit in float64, give prior_std=, or raise draws=", measured)
 
 
 def _agrees(std: MeanOfDraws, meant: float) -> bool:

@@ -71,6 +71,7 @@ MENDED = {
     "the KL in each batch": lambda: of_model(lambda layer, name: layer.kl() * STEPS),
     "no KL": lambda: of_model(lambda layer, name: layer.kl() * 0.0),
     "the KL subtracted, and twice": lambda: of_model(lambda layer, name: -2.0 * layer.kl()),
+    "the entropy added": lambda: of_single(lambda net: of_parts(net, -1.0, 1.0), prior_std=1.0),
     "a weight like that of no mistake": lambda: of_single(with_kl(lambda net: 0.0767 * net.analytic()), kl=True),
     "KL / (N // B), and a short batch": lambda: of_single(
         with_kl(lambda net: net.analytic() * STEPS / 2), n_train=288, n_batches=3

@@ -45,6 +45,66 @@ def test_with_the_prior_wrong_as_well_each_is_said():
     assert outcomes(report)["variance-as-std"] == "fails"
 
 
+def of_pulls(means, scales):
+    """Return the terms of a KL whose prior pulls the means and the sigmas so many times."""
+    return lambda mu, sigma: (-sigma.log() + (scales * sigma**2 + means * mu**2) / 2).sum()
+
+
+@pytest.mark.parametrize("raw", [-2.0, 0.5])
+@pytest.mark.parametrize("times", [1.0, 3.0])
+@pytest.mark.parametrize("meant", [1.0, None])
+@pytest.mark.parametrize(
+    ("means", "scales", "cause", "words"),
+    [
+        (0.0, 1.0, "prior", "of the prior, but no mean^2 / 2"),
+        (-1.0, 1.0, "sign", "pushes the means away from zero"),
+        (-1.0, -1.0, "sign", "pushes the means away from zero"),
+    ],
+)
+def test_a_prior_that_does_not_pull_the_means_is_named(means, scales, cause, words, meant, times, raw):
+    net, kl = Single(start=raw), of_pulls(means, scales)
+
+    def loss(x, y):
+        return net.nll(x, y) + times * kl(net.weight_mu, net.transform(net.weight_rho)) / STEPS
+
+    report = audit(net, loss, nll=net.nll, prior_std=meant)
+    finding = report.of("variance-as-std")
+    assert finding.outcome == "fails", str(report)
+    assert finding.advice[:2] == (cause, "prior")
+    assert words in finding.detail
+    # tolerance: float32 leaves 1e-4 of the KL's gradient, beside a likelihood's that is hundreds of times as large
+    assert report.numbers["kl_per_epoch"] == pytest.approx(times, rel=1e-2)
+
+
+@pytest.mark.parametrize(
+    "prior",
+    [None, lambda net, w: Normal(0.0, 30.0).log_prob(w), lambda net, w: -3 * torch.log1p(w**2)],
+    ids=["unit", "wide", "heavy tails"],
+)
+def test_a_prior_that_pulls_weakly_or_by_no_square_is_not_called_missing(prior):
+    net = Single(prior)
+    report = audit(net, elbo_of(net), nll=net.nll, draws=16)
+    assert report.ok, str(report)
+
+
+@pytest.mark.parametrize("meant", [1.0, None])
+def test_an_entropy_of_the_wrong_sign_is_no_kl_of_the_wrong_sign(meant):
+    net = Single()
+    report = audit(net, of_parts(net, -1.0, 1.0), prior_std=meant)
+    assert [(entry["rule"], entry["part"], entry["multiply"]) for entry in report.advice] == [
+        ("kl-sign", "entropy", {"all": -1.0})
+    ]
+
+
+@pytest.mark.parametrize("draws", [8, 32])
+def test_a_prior_that_may_be_no_gaussian_is_not_blamed_on_the_draws_alone(draws):
+    net = Single(mixture(False))
+    report = audit(net, elbo_of(net), nll=net.nll, draws=draws)
+    assert report.ok
+    assert "give" in str(report).splitlines()[0]
+    assert "kl=" in str(report).splitlines()[0]
+
+
 @pytest.mark.parametrize("meant", [PRIOR, None])
 @pytest.mark.parametrize("absent", ["first", "second"])
 def test_one_layer_without_its_entropy_is_no_layer_without_a_kl(absent, meant):
