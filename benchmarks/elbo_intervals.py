@@ -25,12 +25,13 @@ from bench.core.text import WHOLE, Digits
 from bench.judge.results import origin_of
 from bench.show.table import Number, Table
 from bench.show.tables.render import render
+from elbo_audit.kl_weight import KlWeight
 from elbo_audit.least_squares import MeanOfDraws
 from elbo_audit.likelihood import data_weight
 from elbo_audit.names import gaussians
 from elbo_audit.objective import Batch, Case
 from elbo_audit.torch_objective import TorchObjective
-from elbo_audit.weighing import KlWeight, measure
+from elbo_audit.weighing import measure
 
 DRAWS = 8  # as the audit's default
 SIZES = (12, 40)  # numbers of weights that separate small, middle and large tensors in the table

@@ -9,12 +9,13 @@ import math
 from collections.abc import Mapping, Sequence
 
 from elbo_audit.findings import Advice, Seen
+from elbo_audit.kl_weight import KlWeight, TensorWeight, is_entropy_turned, is_missing
 from elbo_audit.likelihood import DataWeight
 from elbo_audit.objective import Case, NotFinite
 from elbo_audit.own_kl import measure_own_kl
 from elbo_audit.patterns import ENTROPY, TOLERANCE, Setting, advice, differ, in_words, is_one, known
 from elbo_audit.prior import judge_prior
-from elbo_audit.weighing import KlWeight, TensorWeight, counts_rows, is_entropy_turned, is_missing, measure
+from elbo_audit.weighing import counts_rows, measure
 
 RULES = ("kl-scale", "kl-sign", "variance-as-std")
 
@@ -114,11 +115,8 @@ def _scale_and_sign(case: Case, found: KlWeight, data: DataWeight | None) -> tup
     if differ([t.per_epoch for t in tensors]):
         return _of_tensors(case, found, tensors, data)
     if not math.isfinite(value) or (not found.per_epoch.sure() and abs(abs(value) - 1) < 2 * error + TOLERANCE):
-        unsure = Seen(
-            "not measured",
-            f"{detail}: too noisy to tell; give kl= if the prior is no Gaussian around zero, else raise draws=",
-            measured,
-        )
+        other = "" if case.has_kl else f"give {case.other_kl} if the prior is no Gaussian around zero, else "
+        unsure = Seen("not measured", f"{detail}: too noisy to tell; {other}raise draws=", measured)
         return unsure, unsure
     absent = is_missing(weight)
     sign = Seen("passes", "the KL is positive", {})
@@ -150,7 +148,7 @@ def _assumed(case: Case, steps: float, data: DataWeight | None) -> str:
     """Say which number of batches an epoch is taken to have, and what else is taken for granted."""
     exact, given = case.n_train / case.objective.batch_size, case.n_batches
     parts = [] if data is not None else ["that the loss sums the rows' NLL with weight 1 (give nll= to measure that)"]
-    if not given and exact != round(exact) and (data is None or abs(data.weight - 1) <= TOLERANCE):
+    if not given and exact != round(exact) and not _by_rows(case, data):
         number = f"{steps * exact:.0f} batches in an epoch, a short last one {'kept' if steps > 1 else 'dropped'}"
         number = number if steps != 1 else f"that an epoch has N / B = {exact:.6g} batches"
         parts.append(f"{number} (n_batches= says how many)")
@@ -160,16 +158,29 @@ def _assumed(case: Case, steps: float, data: DataWeight | None) -> str:
 def _whole_steps(case: Case, found: KlWeight, data: DataWeight | None) -> float:
     """Return the number of batches in an epoch as a multiple of N / B.
 
-    A loss that sums its rows and adds KL / len(loader) is an ELBO, also if the last batch is short or dropped. So the
-    number is N / B rounded up or down, if that makes the loss an ELBO; else it is N / B, and this returns 1.
+    A loss that sums its rows and adds KL / len(loader) is an ELBO, also if the last batch is short or dropped, and so
+    is any multiple of it. So the number is N / B rounded up or down, if that makes the loss an ELBO; else it is N / B,
+    and this returns 1.
     """
     exact = case.n_train / case.objective.batch_size
-    if data is not None and abs(data.weight - 1) > TOLERANCE:
+    if _by_rows(case, data):
         return 1.0
     if case.n_batches:
         return case.n_batches / exact
     factors = (1.0, math.ceil(exact) / exact, math.floor(exact) / exact)
     return next((factor for factor in factors if is_one(found.per_epoch.times(factor))), 1.0)
+
+
+def _by_rows(case: Case, data: DataWeight | None) -> bool:
+    """Return whether the loss divides by the rows of a batch: a mean over them, or N times this mean.
+
+    Each step then weighs its likelihood like any other, however many rows it has, and the KL of a mean is 1 / N in
+    each, whatever the number of steps is.
+    """
+    if data is None:
+        return False
+    rows = data.weight * case.objective.batch_size
+    return any(abs(rows / other - 1) <= TOLERANCE for other in (1, case.n_train))
 
 
 def _of_tensors(

@@ -9,6 +9,7 @@ from dataclasses import replace
 import numpy as np
 
 from elbo_audit.factors import Group, total
+from elbo_audit.kl_weight import KlWeight, TensorWeight
 from elbo_audit.least_squares import fit, fit_drawn, over_batches
 from elbo_audit.likelihood import DataWeight
 from elbo_audit.names import gaussians
@@ -16,8 +17,6 @@ from elbo_audit.objective import Case
 from elbo_audit.patterns import differ, known
 from elbo_audit.weighing import (
     NUMBERS,
-    KlWeight,
-    TensorWeight,
     count_weights,
     epoch_scale,
     joined,

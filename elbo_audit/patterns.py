@@ -9,14 +9,15 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from elbo_audit.findings import Advice
+from elbo_audit.kl_weight import KlWeight, TensorWeight, is_missing
 from elbo_audit.least_squares import MeanOfDraws
-from elbo_audit.weighing import KlWeight, TensorWeight, is_missing
 
 TOLERANCE = 0.05  # of the KL's weight, and of the prior's standard deviation
 ALIKE = 0.1  # of a weight, or of a prior's width: groups that differ by less are not called different
 RARE = 0.001  # chance that noise alone puts one of the groups outside its interval
 NEAR = 0.002  # largest relative distance from the weight that a known mistake gives, beside the error of the weight
 VAGUE = 0.1  # a weight whose interval is wider than this share of it could be that of several mistakes
+SHORT = 0.01  # of a standard deviation: numbers of two digits are apart by at least this
 MEAN = 0.02  # as `NEAR`, for a mean over tensors: each tensor's weight has an error of its own
 ENTROPY = "the entropy, the sum of log sigma,"
 
@@ -50,14 +51,43 @@ class Setting(NamedTuple):
 def cause_of(tensor: TensorWeight, reference: float | None) -> str:
     """Return what is wrong where a weight is not 1: "missing" (the KL), "entropy", or "weight" (of the whole KL).
 
-    The entropy alone is wrong if it is missing though a prior pulls, or if the prior pulls once, as is meant.
+    The entropy alone is wrong if it is missing though a prior pulls, or if the prior pulls once, as is meant: by its
+    `reference`, or, where none is given, as `_is_log_of_square` finds.
     """
     if is_missing(tensor.per_epoch):
         return "missing" if tensor.pull is None or is_missing(tensor.pull) else "entropy"
-    if reference is None or tensor.pull is None or is_one(tensor.per_epoch):
+    if tensor.pull is None or is_one(tensor.per_epoch):
         return "weight"
+    if reference is None:
+        return "entropy" if _is_log_of_square(tensor) else "weight"
     pull = tensor.pull.times(1 / reference)
     return "entropy" if is_one(pull, 2 * TOLERANCE) and pull.sure(4 * TOLERANCE) else "weight"
+
+
+def _is_log_of_square(tensor: TensorWeight) -> bool:
+    """Return whether log sigma seems to stand where log sigma^2 is meant, or the reverse.
+
+    The entropy then counts 1/2 or 2 times, and the pull alone gives the prior that is meant. People write priors with
+    few digits, and the standard deviation of a whole KL that counts 1/2 or 2 times differs from it by the root of 2.
+    """
+    weight = tensor.per_epoch
+    if not any(abs(weight.value - other) <= 2 * weight.error + NEAR * other for other in (0.5, 2.0)):
+        return False
+    alone, whole = (root(part or MeanOfDraws(math.nan, math.inf)) for part in (tensor.pull, tensor.precision))
+    return alone.sure(SHORT) and whole.sure(SHORT) and _is_short(alone) and not _is_short(whole)
+
+
+def _is_short(std: MeanOfDraws) -> bool:
+    """Return whether a standard deviation may be a number of at most two digits, given its error."""
+    return abs(std.value - float(f"{std.value:.2g}")) <= 2 * std.error
+
+
+def root(precision: MeanOfDraws) -> MeanOfDraws:
+    """Return the standard deviation that belongs to a precision; NaN unless the precision is positive."""
+    if not precision.value > 0:
+        return MeanOfDraws(math.nan, math.inf)
+    std = precision.value**-0.5
+    return MeanOfDraws(std, std * precision.error / precision.value / 2, precision.freedom)
 
 
 def is_one(weight: MeanOfDraws, tolerance: float = TOLERANCE) -> bool:
@@ -73,11 +103,10 @@ def advice(tensors: Sequence[TensorWeight], common: TensorWeight | None, setting
         common: all groups as one, if they have the same weight; None if their weights differ.
         setting: rows and batches of an epoch.
     """
-    step = setting.data_weight / setting.steps
     if common is not None:
         cause = cause_of(common, setting.reference)
         if cause != "weight":
-            return _of_part(cause, ["all"], [common], step)
+            return _of_part(cause, ["all"], [common], setting)
         low, high = interval(common.per_epoch)
         between = tuple(sorted((abs(1 / low), abs(1 / high)))) if low * high > 0 else ()
         text = _of_one_weight(common.per_epoch, tensors, setting)
@@ -86,13 +115,14 @@ def advice(tensors: Sequence[TensorWeight], common: TensorWeight | None, setting
     for cause in ("missing", "entropy"):
         hit = [tensor for tensor in tensors if causes[tensor.name] == cause]
         if hit:
-            return _of_part(cause, [tensor.name for tensor in hit], hit, step)
+            return _of_part(cause, [tensor.name for tensor in hit], hit, setting)
     multiply = {tensor.name: 1 / abs(tensor.per_epoch.value) for tensor in tensors}
     return _of_unlike_weights(tensors, setting), Advice("weight", "KL", multiply)
 
 
-def _of_part(cause: str, names: list[str], tensors: Sequence[TensorWeight], step: float) -> tuple[str, Advice]:
+def _of_part(cause: str, names: list[str], tensors: Sequence[TensorWeight], setting: Setting) -> tuple[str, Advice]:
     """Say that the KL is missing, or that the entropy counts too often, too rarely or not at all."""
+    step = setting.data_weight / setting.steps
     of = "" if names == ["all"] else f" of {', '.join(names)}"
     if cause == "missing":
         return f"the KL{of} is missing: add it to the loss", Advice(cause, "KL", {}, dict.fromkeys(names, step))
@@ -103,10 +133,15 @@ def _of_part(cause: str, names: list[str], tensors: Sequence[TensorWeight], step
     factors = {name: 1 / tensor.per_epoch.value for name, tensor in zip(names, tensors, strict=True)}
     shown = ", ".join(f"{tensor.per_epoch.value:.4g}" for tensor in tensors)
     by = ", ".join(f"{factor:.4g}" for factor in factors.values())
-    text = (
-        f"{ENTROPY}{of} counts {shown} times in an epoch, the prior's pull once: multiply the entropy by {by}; no "
-        "factor of the whole KL mends it"
-    )
+    text = f"{ENTROPY}{of} counts {shown} times in an epoch, the prior's pull once"
+    if setting.reference is None:
+        first = tensors[0]
+        alone, whole = (root(part or MeanOfDraws(math.nan, math.inf)).value for part in (first.pull, first.precision))
+        text += f" if its standard deviation is {alone:.3g} (log sigma for log sigma^2, or the reverse?)"
+        other = f"if {whole:.3g} is meant, multiply the whole KL by it; give prior_std= to be sure"
+    else:
+        other = "no factor of the whole KL mends it"
+    text += f": multiply the entropy by {by}; {other}"
     return text, Advice(cause, "entropy", factors)
 
 

@@ -6,10 +6,10 @@ import math
 from collections.abc import Sequence
 
 from elbo_audit.findings import Advice, Seen
+from elbo_audit.kl_weight import KlWeight, TensorWeight, is_entropy_turned, is_missing
 from elbo_audit.least_squares import MeanOfDraws
 from elbo_audit.objective import Case
-from elbo_audit.patterns import ALIKE, TOLERANCE, cause_of, differ, known
-from elbo_audit.weighing import KlWeight, TensorWeight, is_entropy_turned, is_missing
+from elbo_audit.patterns import ALIKE, TOLERANCE, cause_of, differ, known, root
 
 PRIOR = Advice("prior", "prior")  # a prior has its width; no factor of the KL mends it
 WIDE = 1e4  # a prior that is wider than the weights by this factor does not pull them
@@ -35,7 +35,7 @@ def judge_prior(case: Case, found: KlWeight) -> Seen:
         if alike or not every:
             return judge_width(whole, found.size, meant)
         return _worst_width(case, found.size, every)
-    stds = {name: _root(precision).value for name, precision in sure}
+    stds = {name: root(precision).value for name, precision in sure}
     least, most = (pick(stds, key=lambda name: stds[name]) for pick in (min, max))
     measured = {"least": stds[least], "most": stds[most]}
     detail = (
@@ -59,14 +59,17 @@ def _odd_pull(found: KlWeight) -> Seen | None:
         text = f"the prior pushes the means away from zero: an epoch counts {means:.3g} x mean^2 / 2; turn its sign"
         return Seen("fails", text, measured, advised=True, advice=Advice("sign", "prior"))
     if odd == "missing":
-        text = f"an epoch counts {scales:.3g} x sigma^2 / 2 of the prior, but no mean^2 / 2: add that of the means"
+        text = (
+            f"an epoch counts {scales:.3g} x sigma^2 / 2 of the prior, but no mean^2 / 2: it is left out, or detached"
+        )
         return Seen("fails", text, measured, advised=True, advice=PRIOR)
     return None
 
 
 def _prior_of(tensor: TensorWeight, meant: float | None) -> MeanOfDraws | None:
     """Return 1 / prior variance: from the pull alone, if the entropy has a wrong weight of its own."""
-    return tensor.pull if meant and cause_of(tensor, meant**-2) == "entropy" else tensor.precision
+    reference = None if meant is None else meant**-2
+    return tensor.pull if cause_of(tensor, reference) == "entropy" else tensor.precision
 
 
 def _worst_width(case: Case, size: float, groups: Sequence[tuple[str, MeanOfDraws]]) -> Seen:
@@ -86,7 +89,7 @@ def judge_width(precision: MeanOfDraws, size: float, meant: float | None, unit: 
         meant: the standard deviation that the user means the prior to have; None if unknown.
         unit: of the standard deviation, in words.
     """
-    std = _root(precision)
+    std = root(precision)
     if not std.sure(2 * TOLERANCE):
         return _lost_in_noise(precision, size, meant)
     detail = f"the prior's standard deviation is {std.value:.4g}{unit} (standard error {std.error:.1g})"
@@ -119,11 +122,3 @@ def _lost_in_noise(precision: MeanOfDraws, size: float, meant: float | None) -> 
 def _agrees(std: MeanOfDraws, meant: float) -> bool:
     """Return whether a standard deviation may be the one that is meant, given its error."""
     return abs(std.value - meant) <= TOLERANCE * meant + 2 * std.error
-
-
-def _root(precision: MeanOfDraws) -> MeanOfDraws:
-    """Return the standard deviation that belongs to a precision; NaN unless the precision is positive."""
-    if not precision.value > 0:
-        return MeanOfDraws(math.nan, math.inf)
-    std = precision.value**-0.5
-    return MeanOfDraws(std, std * precision.error / precision.value / 2, precision.freedom)

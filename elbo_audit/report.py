@@ -89,7 +89,8 @@ class ElboReport:
         hidden = [f for f in self.findings if f.outcome != "fails" and f.words() in unjudged]
         unseen = [f for f in self.findings if f.outcome == "not measured" and f not in hidden]
         for finding in [*self._failed, *hidden, *shown, *unseen]:
-            label = unjudged.get(finding.words(), finding.outcome)
+            is_seen = finding.outcome == "not measured" and numbers.get(finding.rule) in finding.measured
+            label = unjudged.get(finding.words(), "not judged" if is_seen else finding.outcome)
             lines.setdefault((label, finding.words()), []).append(finding.rule)
         rest = [f.rule for f in self.findings if f.outcome == "passes" and f.rule not in numbers]
         told = [f"{label:<12}  {words} [{', '.join(rules)}]" for (label, words), rules in lines.items()]

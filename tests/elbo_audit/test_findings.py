@@ -56,3 +56,16 @@ def test_a_report_whose_kl_was_not_judged_begins_with_it(outcome, judged, first)
     assert found.ok
     assert found.judged is found.to_dict()["judged"] is judged
     assert first in str(found).splitlines()[0 if not judged else 1]
+
+
+def test_a_number_that_nothing_is_compared_with_is_measured_and_not_judged():
+    found = (
+        Finding("kl-scale", "mine", "passes", "once"),
+        Finding("variance-as-std", "mine", "not measured", "the prior is 1", {"prior_std": 1.0}),
+        Finding("repeated-noise", "mine", "not measured", "no noise"),
+    )
+    lines = str(ElboReport(found)).splitlines()
+    assert lines[1:] == [
+        "not judged    the prior is 1 [variance-as-std]",
+        "not measured  no noise [repeated-noise]",
+    ]

@@ -5,10 +5,10 @@ import torch
 from torch import nn
 
 import elbo_audit
+from elbo_audit.kl_weight import TensorWeight
 from elbo_audit.least_squares import MeanOfDraws
 from elbo_audit.patterns import Setting, advice
 from elbo_audit.rules import RULES
-from elbo_audit.weighing import TensorWeight
 from tests.elbo_audit.models import BATCH, N_TRAIN, STEPS, Single, audit, batches
 
 

@@ -218,9 +218,28 @@ def test_the_number_of_batches_is_the_loaders(model, divided, n_batches, outcome
         )
 
 
-def test_a_mean_over_rows_does_not_depend_on_the_number_of_batches(model):
+@pytest.mark.parametrize("share", [1.0, 1 / SHORT, 7.0], ids=["sum", "sum / N", "7 times the sum"])
+@pytest.mark.parametrize(
+    ("divided", "n_batches", "outcome"), [(3, 3, "passes"), (2, 3, "fails"), (2, 2, "passes"), (3, None, "passes")]
+)
+def test_a_multiple_of_a_sum_depends_on_the_number_of_batches(model, share, divided, n_batches, outcome):
     report = elbo_audit.audit_torch(
-        lambda x, y: model.nll(x, y) / len(x) + model.kl() / SHORT,
+        lambda x, y: share * (model.nll(x, y) + model.kl() / divided),
+        model.named_parameters(),
+        batches(),
+        SHORT,
+        nll=model.nll,
+        n_batches=n_batches,
+    )
+    assert report.of("kl-scale").outcome == outcome, str(report)
+    if outcome == "passes":
+        assert report.numbers["kl_per_epoch"] == pytest.approx(1, rel=1e-3)  # as above
+
+
+@pytest.mark.parametrize("times", [1, SHORT])
+def test_a_mean_over_rows_does_not_depend_on_the_number_of_batches(model, times):
+    report = elbo_audit.audit_torch(
+        lambda x, y: times * (model.nll(x, y) / len(x) + model.kl() / SHORT),
         model.named_parameters(),
         batches(),
         SHORT,

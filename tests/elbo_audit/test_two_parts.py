@@ -6,9 +6,9 @@ import pytest
 import torch
 from torch.distributions import Normal
 
+from elbo_audit.kl_weight import TensorWeight
 from elbo_audit.least_squares import MeanOfDraws
 from elbo_audit.patterns import Setting, advice
-from elbo_audit.weighing import TensorWeight
 from tests.elbo_audit.models import PRIOR, STEPS, Model, Single, audit, elbo_of, outcomes
 
 
@@ -33,6 +33,34 @@ def test_an_entropy_that_counts_otherwise_than_the_prior_is_named(entropy, facto
     assert finding.advice.part == "entropy"
     report = audit(net, of_parts(net, entropy, 1.0), prior_std=1.0)
     assert report.of("variance-as-std").outcome == "passes"  # the pull is that of the prior that is meant
+
+
+def near_prior(report, std):
+    """Return whether the measured prior is within three standard errors, which rounding of float32 gives here."""
+    measured = report.of("variance-as-std").measured
+    return abs(measured["prior_std"] - std) <= 3 * measured["standard error"]
+
+
+@pytest.mark.parametrize("std", [1.0, 0.3])
+@pytest.mark.parametrize(("entropy", "factor"), [(2.0, "0.5"), (0.5, "2")])
+def test_log_sigma_for_log_sigma_squared_shows_by_the_priors_digits(entropy, factor, std):
+    net = Single()
+    report = audit(net, of_parts(net, entropy, std**-2))
+    finding = report.of("kl-scale")
+    assert finding.outcome == "fails"
+    assert finding.advice.part == "entropy"
+    assert f"the prior's pull once if its standard deviation is {std:g}" in finding.detail
+    assert f"multiply the entropy by {factor}; if {std * entropy**0.5:.3g} is meant" in finding.detail
+    assert near_prior(report, std)
+
+
+@pytest.mark.parametrize("std", [1.0, 0.3])
+@pytest.mark.parametrize("times", [2.0, 0.5])
+def test_a_whole_kl_that_counts_half_or_twice_is_no_wrong_entropy(times, std):
+    net = Single()
+    report = audit(net, of_parts(net, times, times * std**-2))
+    assert report.of("kl-scale").advice.part == "KL"
+    assert near_prior(report, std)
 
 
 def test_with_the_prior_wrong_as_well_each_is_said():
