@@ -64,6 +64,13 @@ class Group:
         """Return the gradient of C = sum (mean^2 + sigma^2) / 2, over all weights."""
         return self.pullback(self.mean(), _folded(self.spread(), self.std().shape))
 
+    def reverse(self) -> tuple[Gradient, Gradient]:
+        """Return the gradients of sum mean^2 / (2 sigma^2) and sum 1 / (2 sigma^2), the terms of a reverse KL."""
+        mean, std = self.mean(), self.spread()
+        by_std = (-(part**2) / std**3 for part in (mean, np.ones_like(mean)))
+        ratio, inverse = (_folded(part, self.std().shape) for part in by_std)
+        return self.pullback(mean / std**2, ratio), self.pullback(np.zeros_like(mean), inverse)
+
     @cached_property
     def means(self) -> frozenset[str]:
         """Return the names of the trained parameters that the means depend on."""

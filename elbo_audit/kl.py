@@ -38,6 +38,10 @@ def judge(case: Case, data: DataWeight | None, has_slopes: bool) -> dict[str, Se
         found = measure_own_kl(case, data) if case.has_kl else measure(case, data)
     except NotFinite as error:
         return dict.fromkeys(RULES, Seen("not measured", f"{error}, however short the audit's steps are"))
+    if found.is_reverse:
+        text = f"another KL: {'kl=' if case.has_kl else 'that of the loss'} is KL(p || q) of prior p and posterior q"
+        turned = Seen("fails", f"{text}: swap them; no factor mends it", advised=True, advice=Advice("another KL"))
+        return {**dict.fromkeys(RULES, Seen("not measured", f"{text}; mend that first")), "kl-scale": turned}
     if hidden := _why_untold(case, found):
         another = case.has_kl and (_unlike(found) or not is_one(found.per_epoch))
         seen = Seen("not measured", hidden)

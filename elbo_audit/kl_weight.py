@@ -62,6 +62,8 @@ class KlWeight:
     untold: Sequence[str] = ()  # groups of too few numbers
     reading: str = ""  # how sigma was read, where its name allows two ways
     pulls: Pulls | None = None  # of all groups together; None beside `kl=`
+    is_reverse: bool = False  # the KL in the loss, or `kl=`, is KL(p || q) of prior p and posterior q
+    own_prior: MeanOfDraws | None = None  # 1 / prior variance in `kl=`, where its gradient shows it
 
 
 def is_missing(weight: MeanOfDraws) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -17,11 +16,16 @@ from elbo_audit.objective import Case
 from elbo_audit.patterns import differ, known
 from elbo_audit.weighing import (
     NUMBERS,
+    ROUNDINGS,
     count_weights,
+    directions,
     epoch_scale,
+    is_reverse_kl,
     joined,
     only,
     shared_error,
+    shifts_of,
+    size_of,
     unexplained,
     weights_of,
     without_data,
@@ -30,9 +34,27 @@ from elbo_audit.weighing import (
 
 def measure_own_kl(case: Case, data: DataWeight | None) -> KlWeight:
     """Measure the weight of the user's KL from its gradient; of its two parts, where it does not fit as a whole."""
-    found = _as_a_whole(case, data)
+    found = _with_own_prior(case, _as_a_whole(case, data))
     is_whole = not found.missed and not differ([tensor.per_epoch for tensor in known(found)])
     return found if is_whole or found.by_batch else _in_parts(case, data, found)
+
+
+def _with_own_prior(case: Case, found: KlWeight) -> KlWeight:
+    """Add what the gradient of `kl=` itself shows: the width of its prior, or that it is the reverse KL."""
+    objective, factors = case.objective, case.trained
+    if not factors:
+        return found
+
+    def look() -> KlWeight:
+        columns = directions(factors)
+        own = only([objective.kl_gradient(draw) for draw in range(case.draws)], columns)
+        doubt = {name: ROUNDINGS * objective.epsilon * part for name, part in own[0].items()}
+        alone = fit(own, columns, doubt)
+        if unexplained(alone, doubt):
+            return replace(found, is_reverse=is_reverse_kl(own, factors, doubt))
+        return replace(found, own_prior=alone.ratio(1, 0), size=size_of(factors))
+
+    return objective.seen_near(shifts_of(objective, factors), look)
 
 
 def _as_a_whole(case: Case, data: DataWeight | None) -> KlWeight:
@@ -56,7 +78,7 @@ def _as_a_whole(case: Case, data: DataWeight | None) -> KlWeight:
     return KlWeight(counts, None, tensors, missed, by_batch)
 
 
-def _two_parts(case: Case, data: DataWeight | None, factors: Sequence[Group]) -> KlWeight:
+def _two_parts(case: Case, data: DataWeight | None, factors: Sequence[Group], found: KlWeight) -> KlWeight:
     """Fit the entropy and the rest of the user's KL, which is the pull of its prior, each with a weight of its own."""
     objective = case.objective
     doubt = shared_error(objective, data)
@@ -74,7 +96,9 @@ def _two_parts(case: Case, data: DataWeight | None, factors: Sequence[Group]) ->
         tensors.append(TensorWeight(name, count_weights(group), *weights_of(alone, scale)))
         missed |= unexplained(alone, doubt) if group is not every[-1] else {}
     whole = tensors.pop()
-    return KlWeight(whole.per_epoch, whole.precision, tensors, missed, (), math.nan, whole.pull)
+    return replace(
+        found, per_epoch=whole.per_epoch, precision=whole.precision, tensors=tensors, missed=missed, pull=whole.pull
+    )
 
 
 def _in_parts(case: Case, data: DataWeight | None, found: KlWeight) -> KlWeight:
@@ -82,7 +106,7 @@ def _in_parts(case: Case, data: DataWeight | None, found: KlWeight) -> KlWeight:
     objective = case.objective
     pairs = gaussians(objective.parameters, objective.shapes)
     factors = case.trained or [group for group in map(objective.group, pairs) if group.scales]
-    parts = _two_parts(case, data, factors) if factors else found
+    parts = _two_parts(case, data, factors, found) if factors else found
     if not parts.missed:
         return parts
     weights = {tensor.name: tensor.per_epoch for tensor in known(found)}

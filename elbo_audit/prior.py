@@ -9,7 +9,7 @@ from elbo_audit.findings import Advice, Seen
 from elbo_audit.kl_weight import KlWeight, TensorWeight, is_entropy_turned, is_missing
 from elbo_audit.least_squares import MeanOfDraws
 from elbo_audit.objective import Case
-from elbo_audit.patterns import ALIKE, TOLERANCE, cause_of, differ, known, root
+from elbo_audit.patterns import ALIKE, TOLERANCE, cause_of, differ, is_one, known, root
 
 PRIOR = Advice("prior", "prior")  # a prior has its width; no factor of the KL mends it
 WIDE = 1e4  # a prior that is wider than the weights by this factor does not pull them
@@ -22,6 +22,8 @@ def judge_prior(case: Case, found: KlWeight) -> Seen:
         return Seen("not measured", "no KL is seen, and so no prior")
     meant = 1.0 if case.has_kl else case.prior_std  # beside kl=, in units of its prior
     whole = _prior_of(TensorWeight("all", 0, found.per_epoch, found.precision, found.pull), meant)
+    if case.prior_std is not None and found.own_prior is not None and (whole is None or is_one(whole)):
+        return judge_width(found.own_prior, found.size, case.prior_std, " in kl=")
     if whole is None:
         return Seen("not measured", "kl= hides the prior; give factors= to measure it")
     if case.has_kl:

@@ -62,14 +62,16 @@ def measure(case: Case, data: DataWeight | None) -> KlWeight:
 
 
 def _near(case: Case, data: DataWeight | None, unclear: bool) -> KlWeight:
-    return case.objective.seen_near(_shifts(case.objective, case.trained), lambda: _by_directions(case, data, unclear))
+    return case.objective.seen_near(
+        shifts_of(case.objective, case.trained), lambda: _by_directions(case, data, unclear)
+    )
 
 
 def _by_directions(case: Case, data: DataWeight | None, unclear: bool) -> KlWeight:
     """Fit the gradients of H and C: of each group alone, then of all groups together."""
     objective, factors = case.objective, case.trained
     doubt, scale = shared_error(objective, data), epoch_scale(case, data)
-    groups = [(group, _directions(group)) for group in joined(factors)]
+    groups = [(group, directions(group)) for group in joined(factors)]
     few = [(group, own) for group, own in groups if _count(own) <= FEW]
     groups = [(group, own) for group, own in groups if _count(own) > FEW]
     fewest = min((count_weights(group) for group, _ in groups), default=NUMBERS)
@@ -86,37 +88,60 @@ def _by_directions(case: Case, data: DataWeight | None, unclear: bool) -> KlWeig
         judged += group
         tensors.append(_tensor(group, alone, scale))
         missed |= unexplained(alone, doubt)
-    columns = _directions(judged or factors)
+    columns = directions(judged or factors)
     seen = only(targets, columns)
     whole = fit(seen, columns, doubt)
     # Here each group has a C of its own. With one C for all, priors of different widths would change the weight.
     apart = [columns[0], *([own[1] for _, own in groups] or columns[1:])]
     counts, by_batch = over_batches(fit(seen, apart, doubt), scale, len(objective.batches))
     _, precision, pull = weights_of(whole, scale)
-    size = _size(factors)
+    size = size_of(factors)
     pulls, rest = _pulls(seen, judged or factors, doubt, scale)
     if pulls and not rest and not by_batch and pulls.odd(size):
         counts, missed = pulls.entropy, {}
+    is_reverse = bool(missed) and is_reverse_kl(seen, judged, doubt)
     untold: list[str] = []
     for group, own in few if groups else []:
         tensor = _tensor(group, fit(only(targets, own), own, doubt), scale)
         is_told = _is_told(tensor, counts.value, precision.value, group)
         tensors += [tensor] if is_told else []
         untold += [] if is_told else [tensor.name]
-    return KlWeight(counts, precision, tensors, missed, by_batch, size, pull, left, untold=untold, pulls=pulls)
+    return KlWeight(
+        counts,
+        precision,
+        tensors,
+        missed,
+        by_batch,
+        size,
+        pull,
+        left,
+        untold=untold,
+        pulls=pulls,
+        is_reverse=is_reverse,
+    )
 
 
 def _pulls(
     seen: Sequence[Gradient], factors: Sequence[Group], doubt: Gradient, scale: float
 ) -> tuple[Pulls | None, dict[str, float]]:
     """Return the pulls on means and on sigmas, and what these with the entropy leave unexplained."""
-    entropy, moment = _directions(factors)
+    entropy, moment = directions(factors)
     scales = set().union(*(factor.scales for factor in factors))
     of_means, of_scales = ({n: p for n, p in moment.items() if (n in scales) is which} for which in (False, True))
     if not of_means or not of_scales:
         return None, {}
     apart = fit(seen, [entropy, of_means, of_scales], doubt)
     return Pulls(*(apart.coefficient(k).times(scale) for k in range(3))), unexplained(apart, doubt)
+
+
+def is_reverse_kl(seen: Sequence[Gradient], factors: Sequence[Group], doubt: Gradient) -> bool:
+    """Return whether gradients are those of KL(p || q), sum log sigma + (s^2 + mean^2) / (2 sigma^2); p = N(0, s^2)."""
+    ratios, inverses = zip(*(factor.reverse() for factor in factors), strict=True)
+    columns = [total([factor.entropy() for factor in factors]), total([*ratios]), total([*inverses])]
+    found = fit(only(seen, columns), columns, doubt)
+    weights = [found.coefficient(k) for k in range(3)]
+    signs = zip((-1, 1, 1), weights, strict=True)
+    return not unexplained(found, doubt) and all(w.sure() and sign * w.value > 0 for sign, w in signs)
 
 
 def _tensor(group: Sequence[Group], alone: GradientFit, scale: float) -> TensorWeight:
@@ -213,7 +238,7 @@ def _finite(gradient: Gradient) -> Gradient:
     return gradient
 
 
-def _shifts(objective: Objective, factors: Sequence[Group]) -> dict[str, Array]:
+def shifts_of(objective: Objective, factors: Sequence[Group]) -> dict[str, Array]:
     """Return random shifts of means and sigmas, after which H and C have different directions."""
     source = generator("shifts")
     shifts: dict[str, Array] = {}
@@ -245,7 +270,7 @@ def shared_error(objective: Objective, data: DataWeight | None) -> Gradient:
     return {name: relative * part for name, part in gradient.items()}
 
 
-def _directions(factors: Sequence[Group]) -> list[Gradient]:
+def directions(factors: Sequence[Group]) -> list[Gradient]:
     """Return the gradients of H and C."""
     return [total([factor.entropy() for factor in factors]), total([factor.second_moment() for factor in factors])]
 
@@ -260,7 +285,8 @@ def _count(columns: Sequence[Gradient]) -> int:
     return sum(part.size for part in only(columns, columns)[0].values())
 
 
-def _size(factors: Sequence[Group]) -> float:
+def size_of(factors: Sequence[Group]) -> float:
+    """Return the root mean square of the weights' means and sigmas."""
     values = [part.ravel() for f in factors for part in (f.mean(), f.std())]
     return math.sqrt(float(np.square(np.concatenate(values)).mean()))
 

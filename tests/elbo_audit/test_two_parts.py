@@ -225,6 +225,40 @@ def test_another_kl_than_the_given_one_has_no_factor(other, factors):
     assert finding.advice == ("another KL", "KL", {}, {}, ())
 
 
+@pytest.mark.parametrize("prior", [1.0, 0.3])
+@pytest.mark.parametrize("raw", [-2.0, 0.5])
+@pytest.mark.parametrize("gives_kl", [True, False])
+def test_the_reverse_kl_is_named(gives_kl, raw, prior):
+    net = Single(start=raw)
+
+    def kl():
+        return reverse(net, net.transform(net.weight_rho), prior)
+
+    report = audit(net, lambda x, y: net.nll(x, y) + kl() / STEPS, nll=net.nll, **({"kl": kl} if gives_kl else {}))
+    finding = report.of("kl-scale")
+    assert finding.outcome == "fails", str(report)
+    assert "is KL(p || q) of prior p and posterior q: swap them; no factor mends it" in finding.detail
+    assert finding.advice.cause == "another KL"
+
+
+@pytest.mark.parametrize(
+    ("std", "meant", "outcome"), [(0.1, 0.1, "passes"), (0.316, 0.1, "fails"), (2.0, 4.0, "fails")]
+)
+@pytest.mark.parametrize("times", [1.0, 5.0])
+def test_the_prior_of_a_given_kl_is_compared_with_the_one_that_is_meant(std, meant, outcome, times):
+    net = Single()
+
+    def kl():
+        sigma = net.transform(net.weight_rho)
+        return ((sigma**2 + net.weight_mu**2) / (2 * std**2) - sigma.log()).sum()
+
+    report = audit(net, lambda x, y: net.nll(x, y) + times * kl() / STEPS, nll=net.nll, kl=kl, prior_std=meant)
+    finding = report.of("variance-as-std")
+    assert finding.outcome == outcome
+    assert f"standard deviation is {std:g} in kl=" in finding.detail
+    assert report.of("kl-scale").outcome == ("passes" if times == 1 else "fails")
+
+
 def words_of(weight, data_weight=1.0, error=1e-6, n_weights=0):
     tensors = [TensorWeight("a", n_weights, MeanOfDraws(weight, error))] if n_weights else []
     return advice(tensors, TensorWeight("all", n_weights, MeanOfDraws(weight, error)), Setting(1000, 50, data_weight))[
