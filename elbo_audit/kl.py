@@ -11,14 +11,18 @@ from collections.abc import Mapping, Sequence
 from elbo_audit.findings import Advice, Seen
 from elbo_audit.kl_weight import KlWeight, TensorWeight, is_entropy_turned, is_missing
 from elbo_audit.likelihood import DataWeight
+from elbo_audit.no_nll import counts_rows, seen_at_zero
 from elbo_audit.objective import Case, NotFinite
 from elbo_audit.own_kl import measure_own_kl
 from elbo_audit.patterns import ENTROPY, TOLERANCE, Setting, advice, differ, in_words, is_one, known
 from elbo_audit.prior import judge_prior
-from elbo_audit.weighing import counts_rows, measure
+from elbo_audit.weighing import measure
 
 RULES = ("kl-scale", "kl-sign", "variance-as-std")
 
+HEAVY = 3.0  # a KL that counts more often is too heavy, though the likelihood's weight is only assumed
+MEAN = "the loss is a mean over rows, so that the KL's part of it cannot be seen; give nll="
+GROWS = "no KL is seen: it is missing, or grows with the rows as KL x len(x) / N does; give nll="
 LISTED = 12  # most groups that a line names; of more groups it names only the extremes
 
 
@@ -34,8 +38,13 @@ def judge(case: Case, data: DataWeight | None, has_slopes: bool) -> dict[str, Se
     hidden = _why_unseen(case, data, has_slopes)
     if hidden:
         return dict.fromkeys(RULES, Seen("not measured", hidden))
+    is_sum = data is not None or counts_rows(case.objective)
     try:
+        if not is_sum:
+            return _at_zero(case, MEAN, is_sum)
         found = measure_own_kl(case, data) if case.has_kl else measure(case, data)
+        if data is None and is_missing(found.per_epoch) and not found.missed:
+            return _at_zero(case, GROWS, is_sum)
     except NotFinite as error:
         return dict.fromkeys(RULES, Seen("not measured", f"{error}, however short the audit's steps are"))
     if found.is_reverse:
@@ -49,6 +58,35 @@ def judge(case: Case, data: DataWeight | None, has_slopes: bool) -> dict[str, Se
         return {"kl-scale": failed if another else seen, "kl-sign": seen, "variance-as-std": seen}
     scale, sign = _scale_and_sign(case, found, data)
     return dict(zip(RULES, (_with_notes(case, found, scale), sign, judge_prior(case, found)), strict=True))
+
+
+def _at_zero(case: Case, why: str, is_sum: bool) -> dict[str, Seen]:
+    """Judge the KL of the weights that inputs of zero do not reach, where no nll= shows how the data weigh.
+
+    The likelihood is assumed to count once. It may count less, as in a mean over the outputs too: the KL is then
+    heavier yet. A loss may also be N times a mean. So only a KL that is too heavy, or no KL, fails.
+    """
+    unseen = dict.fromkeys(RULES, Seen("not measured", why))
+    if case.has_kl or (part := seen_at_zero(case, is_sum)) is None:
+        return unseen
+    few, data = part
+    found = measure(few, data)
+    if found.missed or found.by_batch:
+        return unseen
+    weight, absent = found.per_epoch, is_missing(found.per_epoch) and bool(found.tensors)
+    of = "; ".join(group.name for group in few.trained)
+    assumed = f"if the loss {'sums' if is_sum else 'averages'} the rows' NLL"
+    shown = f"for inputs of zero, that of {of} counts {in_words(weight)} {assumed}; give nll= to measure it"
+    measured = {"of inputs of zero": weight.value}
+    seen = unseen | {"kl-scale": Seen("not measured", f"{why.partition(';')[0]}; {shown}", measured)}
+    is_n_times = not is_sum and 1 / HEAVY < weight.value / case.n_train < HEAVY
+    is_heavy = weight.sure() and weight.value > HEAVY and not is_n_times
+    if not absent and not is_heavy:
+        return seen
+    whole = TensorWeight("all", sum(t.n for t in found.tensors), weight, found.precision, found.pull)
+    text, what = advice(found.tensors, None if absent else whole, _setting(case, data))
+    detail = f"{text}; it has no gradient for inputs of zero" if absent else f"{text}; {shown}"
+    return seen | {"kl-scale": Seen("fails", detail, measured, advised=True, advice=what)}
 
 
 def _with_notes(case: Case, found: KlWeight, scale: Seen) -> Seen:
@@ -85,8 +123,7 @@ def _why_unseen(case: Case, data: DataWeight | None, has_slopes: bool) -> str:
     if not case.has_kl and not case.trained:
         return f"no sigma can be trained, so that the KL's entropy has no gradient; give {case.objective.other_kl}"
     if data is None:
-        mean = "the loss is a mean over rows, so that the KL's part of it cannot be seen; give nll="
-        return "" if counts_rows(case.objective) else mean
+        return ""
     if data.rest == "other noise":
         return "nll= draws other noise than the loss, so that it cannot be subtracted from the loss"
     if data.rest == "other likelihood":

@@ -26,6 +26,7 @@ from elbo_audit.factors import Array, Gradient, Group, total
 from elbo_audit.kl_weight import NOTHING, KlWeight, Pulls, TensorWeight, is_missing
 from elbo_audit.least_squares import SURE, GradientFit, MeanOfDraws, fit, over_batches
 from elbo_audit.likelihood import DataWeight
+from elbo_audit.no_nll import of_zero_inputs, without_rows
 from elbo_audit.objective import Case, NotFinite, Objective
 from elbo_audit.streams import generator
 
@@ -209,26 +210,16 @@ def joined(factors: Sequence[Group]) -> list[list[Group]]:
     return [group for group, _ in groups]
 
 
-def counts_rows(objective: Objective) -> bool:
-    """Return whether the loss grows with the number of rows (a sum) or not (a mean)."""
-    batch, other = objective.batches[:2]
-    single, double, third = (objective.loss(rows, 0) for rows in (batch, objective.twice(batch), other))
-    return abs(double - single) > abs(third - single) + 1e-6 * abs(single)
-
-
 def _without_data(objective: Objective, data: DataWeight | None, draw: int) -> Gradient:
-    """Return the gradient of the loss, less that of its data part.
-
-    Without a NLL, compare a batch with the same batch twice over: only the data part doubles.
-    """
+    """Return the gradient of the loss, less that of its data part."""
     index = draw % len(objective.batches)
     batch = objective.batches[index]
-    whole = objective.loss_gradient(batch, draw)
-    if data is not None:
-        own = objective.nll_gradient(batch, draw)
-        return _finite({name: whole[name] - data.of(index) * own[name] for name in whole})
-    doubled = objective.loss_gradient(objective.twice(batch), draw)
-    return _finite({name: 2 * whole[name] - doubled[name] for name in whole})
+    if data is None:
+        return _finite(without_rows(objective, batch, draw))
+    if data.rest == "zero inputs":
+        return _finite(of_zero_inputs(objective, batch, draw))
+    whole, own = objective.loss_gradient(batch, draw), objective.nll_gradient(batch, draw)
+    return _finite({name: whole[name] - data.of(index) * own[name] for name in whole})
 
 
 def _finite(gradient: Gradient) -> Gradient:
