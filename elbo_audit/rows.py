@@ -113,7 +113,8 @@ def grows_with_rows(objective: Objective, weight: float, error: float, draws: in
     """Return whether the gradient without the NLL surely changes with the rows, and not as that of a KL.
 
     Of a batch with each row twice, the NLL doubles, and a KL stays, doubles (KL x rows / N) or halves (a mean over the
-    rows). Another likelihood, such as that of an alpha-energy, does none of these. `error` is that of the weight.
+    rows). Another likelihood, such as that of an alpha-energy, does none of these. That of single rows doubles, but
+    differs from batch to batch, as no KL x rows / N does. `error` is that of the weight.
     """
     if not objective.is_divisible:
         return False
@@ -129,12 +130,25 @@ def grows_with_rows(objective: Objective, weight: float, error: float, draws: in
         rounding = SURE * (4 * objective.epsilon + error) * slope
         least = max(GROWS**2 * size, rounding**2)
         rests = [twice - factor * once for factor in (1.0, 2.0, 0.5)]
-        if any(float(np.square(rest).sum(1).mean()) <= least for rest in rests):
-            return False
+        fits = [float(np.square(rest).sum(1).mean()) <= least for rest in rests]
+        if any(fits):
+            grows = fits[1] and not fits[0]
+            apart = common(_between_batches(objective, weight, MORE * draws)) if grows else None
+            return apart is not None and apart.value > max(least, SURE * apart.error)
         found = [common(rest) for rest in rests]
         if all(rest.value > max(least, SURE * rest.error) for rest in found):
             return True
     return False
+
+
+def _between_batches(objective: Objective, weight: float, draws: int) -> Array:
+    """Return by how much the gradient without the NLL differs between two batches, in each draw."""
+    one, other = (
+        np.stack([vector(f(b, k)) for k in range(draws)]) - weight * np.stack([vector(g(b, k)) for k in range(draws)])
+        for b in objective.batches[:2]
+        for f, g in [(objective.loss_gradient, objective.nll_gradient)]
+    )
+    return np.asarray(one - other)
 
 
 def _rests(objective: Objective, weight: float, draw: int) -> tuple[Array, Array]:

@@ -97,8 +97,8 @@ def _by_directions(case: Case, data: DataWeight | None, unclear: bool) -> KlWeig
     counts, by_batch = over_batches(fit(seen, apart, doubt), scale, len(objective.batches))
     _, precision, pull = weights_of(whole, scale)
     size = size_of(factors)
-    pulls, rest = _pulls(seen, judged or factors, doubt, scale)
-    if pulls and not rest and not by_batch and pulls.odd(size):
+    pulls, beside = _pulls(seen, judged or factors, doubt, scale)
+    if pulls and not beside and not by_batch and pulls.odd(size):
         counts, missed = pulls.entropy, {}
     is_reverse = bool(missed) and is_reverse_kl(seen, judged, doubt)
     untold: list[str] = []
