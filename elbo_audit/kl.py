@@ -51,7 +51,7 @@ def judge(case: Case, data: DataWeight | None, has_slopes: bool) -> dict[str, Se
         text = f"another KL: {'kl=' if case.has_kl else 'that of the loss'} is KL(p || q) of prior p and posterior q"
         turned = Seen("fails", f"{text}: swap them; no factor mends it", advised=True, advice=Advice("another KL"))
         return {**dict.fromkeys(RULES, Seen("not measured", f"{text}; mend that first")), "kl-scale": turned}
-    if hidden := _why_untold(case, found):
+    if hidden := _why_undetermined(case, found):
         another = case.has_kl and (_unlike(found) or not is_one(found.per_epoch))
         seen = Seen("not measured", hidden)
         failed = Seen("fails", f"another KL: {hidden}; no factor mends it", advised=True, advice=Advice("another KL"))
@@ -91,7 +91,7 @@ def _at_zero(case: Case, why: str, is_sum: bool) -> dict[str, Seen]:
 
 def _with_notes(case: Case, found: KlWeight, scale: Seen) -> Seen:
     """Say how sigma was read, and what was not judged. A scale without its mean leaves the KL not measured."""
-    few = f"not judged, for they have few numbers: {', '.join(found.untold)}" if found.untold else ""
+    few = f"not judged, for they have few numbers: {', '.join(found.undetermined)}" if found.undetermined else ""
     alone, is_partial = [*case.alone.values()], case.alone and scale.outcome == "passes"
     told = [*alone, scale.detail, few, found.reading] if is_partial else [scale.detail, few, found.reading, *alone]
     detail = "; ".join(text for text in told if text)
@@ -102,7 +102,7 @@ def _unlike(found: KlWeight) -> bool:
     return differ([tensor.per_epoch for tensor in known(found)])
 
 
-def _why_untold(case: Case, found: KlWeight) -> str:
+def _why_undetermined(case: Case, found: KlWeight) -> str:
     """Return why what was measured tells nothing of the KL; '' if it does."""
     if found.missed:
         return _unexplained(case, found.missed)

@@ -21,7 +21,7 @@ class TensorWeight:
 
     name: str
     n: int  # number of weights
-    per_epoch: MeanOfDraws  # of the entropy, where it can be told from the prior's pull
+    per_epoch: MeanOfDraws  # of the entropy, where it is identifiable beside the prior's pull
     precision: MeanOfDraws | None = None  # 1 / prior variance; None where kl= hides it
     pull: MeanOfDraws | None = None  # the prior's pull in an epoch: the KL's weight / prior variance
 
@@ -59,7 +59,7 @@ class KlWeight:
     size: float = math.nan  # root mean square of the weights' means and sigmas
     pull: MeanOfDraws | None = None  # the KL's weight / prior variance
     left: MeanOfDraws = NOTHING  # squared length of what the KL leaves of the groups' gradients
-    untold: Sequence[str] = ()  # groups of too few numbers
+    undetermined: Sequence[str] = ()  # groups of too few numbers
     reading: str = ""  # how sigma was read, where its name allows two ways
     pulls: Pulls | None = None  # of all groups together; None beside `kl=`
     is_reverse: bool = False  # the KL in the loss, or `kl=`, is KL(p || q) of prior p and posterior q

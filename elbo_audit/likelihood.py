@@ -87,8 +87,8 @@ def judge(objective: Objective, data: DataWeight | None) -> Seen:
         more = f"the loss counts the summed NLL of the batches {shown} times{normaliser(objective, data.by_batch)}"
         if max(data.by_batch) <= (1 + UNLIKE) * min(data.by_batch):
             return Seen("passes", more, measured)
-        told = "so that rows count otherwise from batch to batch: divide by the same number in every batch"
-        return Seen("fails", f"{more}, {told}", measured, advised=True, advice=ANOTHER)
+        advice = "so that rows count otherwise from batch to batch: divide by the same number in every batch"
+        return Seen("fails", f"{more}, {advice}", measured, advised=True, advice=ANOTHER)
     return Seen("passes", f"{detail}; {rest}", measured)
 
 
@@ -124,7 +124,7 @@ def _gradients_tell_another(objective: Objective, draws: int) -> bool:
 
     What is left of the loss's gradients without those of the NLL must be the same in all draws; else it is noise. If it
     is one gradient times a factor for each batch, it is a KL that is re-weighted over batches. If only one of loss and
-    NLL is noisy, the NLL is that of the mean weights, and nothing can be told.
+    NLL is noisy, the NLL is that of the mean weights, and nothing is identifiable.
     """
     functions = (objective.loss_gradient, objective.nll_gradient)
     losses, nlls = (_gradients_less_mean(objective, function, draws, looked_at(objective)) for function in functions)
