@@ -233,7 +233,7 @@ def test_a_multiple_of_a_sum_depends_on_the_number_of_batches(model, share, divi
     )
     assert report.of("kl-scale").outcome == outcome, str(report)
     if outcome == "passes":
-        assert report.numbers["kl_per_epoch"] == pytest.approx(1, rel=1e-3)  # as above
+        assert report.numbers["kl_per_epoch"] == pytest.approx(1, rel=1e-3)  # tolerance: as above
 
 
 @pytest.mark.parametrize("times", [1, SHORT])

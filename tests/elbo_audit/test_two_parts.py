@@ -36,8 +36,9 @@ def test_an_entropy_that_counts_otherwise_than_the_prior_is_named(entropy, facto
 
 
 def near_prior(report, std):
-    """Return whether the measured prior is within three standard errors, which rounding of float32 gives here."""
+    """Return whether the measured prior is as near as its error says."""
     measured = report.of("variance-as-std").measured
+    # tolerance: three standard errors, which rounding of float32 gives here
     return abs(measured["prior_std"] - std) <= 3 * measured["standard error"]
 
 
