@@ -1,7 +1,9 @@
-"""A finding's line, the rules, and what an import costs."""
+"""A finding's line, the rules, what an import costs, and the page's first example."""
 
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -69,3 +71,17 @@ def test_a_number_that_nothing_is_compared_with_is_measured_and_not_judged():
         "not judged    the prior is 1 [variance-as-std]",
         "not measured  no noise [repeated-noise]",
     ]
+
+
+PAGE = (Path(__file__).parents[2] / "docs" / "elbo-audit.md").read_text(encoding="utf-8")
+DIGITS = re.compile(r"\(95 % interval [^)]*\)|\(standard error [^)]*\)")  # rounding, which processors do unlike
+
+
+def words(text):
+    return DIGITS.sub("()", " ".join(text.split()))
+
+
+def test_the_first_example_prints_what_the_page_shows():
+    example, shown, *_ = re.findall(r"```(?:python)?\n(.*?)```", PAGE, re.DOTALL)
+    done = subprocess.run([sys.executable, "-c", example], capture_output=True, text=True, check=True)
+    assert words(done.stdout) == words(shown)
