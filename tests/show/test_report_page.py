@@ -194,6 +194,10 @@ def test_a_strip_is_drawn_in_margins():
     assert made == Strip((33.33, 33.34), (62.33, 25.34), 75.0, "", made.text)
     assert "+1.50 margins" in made.text
     assert "+0.74 to +2.26" in made.text
+    claim = structs.replace(CLAIM, printed="0.5", precision_kind="truncated", precision=0.02, margin=0.02)
+    coarse = strip(judge_one(claim, Samples.of(tuple(0.53 + 0.005 * math.sqrt(0.4) * z for z in (-2, -1, 0, 1, 2)))))
+    assert coarse is not None
+    assert "-0.26 to +2.26" in coarse.text  # .5 stands for .5 to .52, a margin wide
     far = strip(verdict(-0.2, 0.02))  # 10 margins below
     assert far is not None
     assert (far.mean, far.outside, far.interval) == (0.0, "below", None)

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from markupsafe import Markup, escape
 
 from bench.core.text import visible
+from bench.judge.claims import print_interval
 from bench.judge.stats.rule import Verdict
 from bench.show.outcomes import tone
 from bench.show.page.links import Links, anchor
@@ -48,9 +49,10 @@ def strip(verdict: Verdict) -> Strip | None:
     interval = None
     text = f"{middle:+.2f} margins from the reported number"
     if verdict.interval is not None:
-        below, above = ((end - claim.value) / claim.margin for end in verdict.interval)
+        (low, high), printed = verdict.interval, print_interval(claim)
+        below, above = (low - printed.high) / claim.margin, (high - printed.low) / claim.margin
         interval = _span(below, above)
-        text += f", 95 % prediction interval {below:+.2f} to {above:+.2f}"
+        text += f"; 95 % of runs, from the farthest number that prints alike: {below:+.2f} to {above:+.2f}"
     outside = "" if abs(middle) <= REACH else "above" if middle > 0 else "below"
     return Strip(_span(-1.0, 1.0), interval, _percent(middle), outside, text)
 

@@ -33,7 +33,7 @@ class Topic:
 
 
 TOPICS = (
-    Topic("numbers", "Quoted numbers, documents, curves", ("headline", "verdict_summary")),
+    Topic("numbers", "End results, documents, curves", ("headline", "verdict_summary")),
     Topic("against", "Against what: which recipes a number tells apart", ("alternatives",)),
     Topic("accuracies", "Accuracy: reported, measured alike, corrected", ("accuracy",), ("accuracy",)),
     Topic("calibration", "Calibration", ("calibration",), ("reliability",)),

@@ -242,10 +242,10 @@ def final_numbers_table(inputs: Inputs) -> Table:
     columns = ["document", "what", "reported", "measured", DRAWING, "verdict", "approach", "margin", "unit"]
     caption = (
         f"{counted(len(inputs.judgement.ends), 'end result')} of the documents: {counts(inputs.judgement.ends)}. The "
-        "drawing: our mean (dot) and the 95 % prediction interval for one more run of ours (line; none below two "
-        "seeds). Middle stroke: the reported number. Shaded band and unit: the margin, the difference that would "
-        f"matter, declared before the runs with five seeds. The drawing ends {REACH:.0f} margins away; a triangle "
-        "lies further out."
+        "drawing: our mean (dot) and the 95 % prediction interval for one more run of ours (line, drawn from the "
+        "farthest number that prints as the report; none below two seeds). Middle stroke: the reported number. Band, "
+        "unit: the margin, the difference that would matter, declared before the runs with five seeds. The drawing "
+        f"ends {REACH:.0f} margins away; a triangle lies further out."
     )
     title = "The headline numbers, drawn"
     return Table("headlines", title, caption, columns, lines).of(inputs.results, has_spread=False)
