@@ -156,7 +156,7 @@ def _scale_and_sign(case: Case, found: KlWeight, data: DataWeight | None) -> tup
     if differ([t.per_epoch for t in tensors]):
         return _of_tensors(case, found, tensors, data)
     if not math.isfinite(value) or (not found.per_epoch.sure() and abs(abs(value) - 1) < 2 * error + TOLERANCE):
-        other = "" if case.has_kl else f"give {case.other_kl} if the prior is no Gaussian around zero, else "
+        other = "" if case.has_kl else f"give {case.objective.other_kl} if the prior is no Gaussian around zero, else "
         unsure = Seen("not measured", f"{detail}: too noisy to tell; {other}raise draws=", measured)
         return unsure, unsure
     absent = is_missing(weight)
