@@ -71,8 +71,8 @@ class Store:
         A record without numbers does not replace a finished one. A fit may be measured again, for example because a
         data set has become available, and this may fail.
         """
-        if record.outcome != "done" and (path := self.finished_path(record)) is not None:
-            return path
+        if self.keeps_another(record):
+            return self.record_path(record)
         if scores:
             record = msgspec.structs.replace(record, scores_sha256=scores_hash(scores))
             write_atomically(self._scores_path(record), packed(scores), self.root)
@@ -81,11 +81,10 @@ class Store:
             self._drop_superseded(record, path)
         return path
 
-    def finished_path(self, record: Record) -> Path | None:
-        """Return the path of a finished record of the same measurement and versions, or None."""
-        found = self.find(record)
-        is_kept = found is not None and found.outcome == "done" and _are_alike(found, record)
-        return self.record_path(record) if is_kept else None
+    def keeps_another(self, record: Record) -> bool:
+        """Return whether a finished record of the same measurement and versions stays in place of an unfinished one."""
+        found = None if record.outcome == "done" else self.find(record)
+        return found is not None and found.outcome == "done" and _are_alike(found, record)
 
     def find(self, naming: Naming) -> Record | None:
         """Return the record of a measurement, or None if there is none that can be read."""

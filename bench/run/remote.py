@@ -20,9 +20,10 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
+from bench.core.canonical import unseal
 from bench.core.errors import BenchError, ConfigError, FitCrashed, FitEnded, StoreError
 from bench.core.files import write_atomically
-from bench.core.records import Record
+from bench.core.records import SCHEMA, Record
 from bench.core.store import Store
 from bench.plan import plugins
 from bench.plan.seed_batches import checkpoint_key, fit_keys
@@ -108,14 +109,14 @@ class DaskPool:
             code_and_data(trained_runs[0].approach, options.data_dir),
         )
         answer = yield from self._answer(task)
-        arrived = _records(answer.files, paths, trained_runs)
-        failed = (record for record in arrived.values() if record.outcome != "done")
-        kept = [path for record in failed if (path := store.finished_path(record)) is not None]
-        kept += [path.with_suffix(".npz") for path in kept]  # as `Store.write` does
+        arrived = [(one.key, found) for one in trained_runs if (found := _arrived(store, one, answer)) is not None]
+        new = [store.record_path(record) for _, record in arrived if not store.keeps_another(record)]
+        wanted = {*new, *(path.with_suffix(".npz") for path in new)}
         for name, path in paths.items():  # no other file of a worker is written
-            if name in answer.files and answer.files[name] != task.files.get(name) and path not in kept:
+            is_wanted = path.suffix == ".safetensors" or path in wanted
+            if is_wanted and name in answer.files and answer.files[name] != task.files.get(name):
                 write_atomically(path, answer.files[name], store.root)
-        for key, record in arrived.items():
+        for key, record in arrived:
             yield recorded(key, record)
         if len(arrived) < len(trained_runs):
             raise answer.error or FitCrashed("its record did not arrive whole")
@@ -227,6 +228,16 @@ def _as_here(options: Options) -> Options:
     return dataclasses.replace(options, approaches=plugins.path(), data_dir=data_dir)
 
 
+def _arrived(store: Store, trained_run: TrainedRun, answer: Answer) -> Record | None:
+    """Return the record of a trained run that a worker sent; None if there is none, or if it is not whole."""
+    path = store.record_path(trained_run.naming())
+    with contextlib.suppress(StoreError):
+        line = answer.files.get(path.relative_to(store.root).as_posix(), b"")
+        record = unseal(line, Record, "a record of a worker", SCHEMA, "")
+        return record if (record.key, store.record_path(record)) == (trained_run.key, path) else None
+    return None
+
+
 def _paths(store: Store, trained_runs: Sequence[TrainedRun]) -> dict[str, Path]:
     """Return where the files of a seed batch are, by path below the results folder.
 
@@ -237,19 +248,6 @@ def _paths(store: Store, trained_runs: Sequence[TrainedRun]) -> dict[str, Path]:
     checkpoint = store.fit_path(checkpoint_key(trained_runs), "checkpoint")
     found = [*fits, checkpoint, *(record.with_suffix(".npz") for record in records), *records]
     return {path.relative_to(store.root).as_posix(): path for path in found}
-
-
-def _records(
-    files: Mapping[str, bytes], paths: Mapping[str, Path], trained_runs: Sequence[TrainedRun]
-) -> dict[str, Record]:
-    """Return the records among a worker's files that can be read, by trained run."""
-    with tempfile.TemporaryDirectory() as folder:
-        store = Store(Path(folder))
-        for name in paths.keys() & files.keys():
-            if name.endswith(".json"):
-                write_atomically(store.root / name, files[name])
-        found = {one.key: store.find(one.naming()) for one in trained_runs}
-    return {key: record for key, record in found.items() if record is not None}
 
 
 def _read(paths: Mapping[str, Path]) -> dict[str, bytes]:

@@ -95,15 +95,23 @@ class Answering:
         pass
 
 
+def put_lacking(store, files):
+    """Write a worker's files; then, in the record's place, one that lacks metrics, so that a run measures it again.
+
+    Return both records.
+    """
+    for name, content in files.items():
+        write_atomically(store.root / name, content)
+    done = store.find(COMMON[0].naming())
+    lacks = structs.replace(done, sha256="", metrics={"mnist/accuracy": done.metrics["mnist/accuracy"]})
+    store.write(lacks, store.scores(done))
+    return done, lacks
+
+
 def test_a_training_that_fails_leaves_the_record_that_is_finished(tmp_path):
     """As `Store.write` does it in one process."""
     store, (one,) = Store(tmp_path), COMMON
-    files = do_task(fit_task(tmp_path)).files
-    for name, content in files.items():
-        write_atomically(tmp_path / name, content)
-    done = store.find(one.naming())
-    lacks = structs.replace(done, sha256="", metrics={"mnist/accuracy": done.metrics["mnist/accuracy"]})
-    store.write(lacks, store.scores(done))
+    done, lacks = put_lacking(store, do_task(fit_task(tmp_path)).files)
     for path in tmp_path.glob("fits/*/*"):
         path.unlink()
     worker = Store(tmp_path / "worker")
@@ -143,6 +151,21 @@ def test_a_record_that_does_not_arrive_whole_is_none(tmp_path, change):
     pool = remote.DaskPool(Answering(answer._replace(files={**files, name: found})), gpu=False, workers=1)
     (ended,) = run(COMMON, store, Options(str(store.root)), Recorder(), pool)
     assert (ended.outcome, ended.reason) == ("failed", "its record did not arrive whole")
+
+
+@pytest.mark.parametrize("ending", [".json", ".npz"])
+def test_a_record_that_does_not_arrive_whole_replaces_none(tmp_path, ending):
+    """Without its record, the scores that arrived are of no use either."""
+    answer = do_task(fit_task(tmp_path))
+    store = Store(tmp_path / "results")
+    _, lacks = put_lacking(store, answer.files)
+    before = {path: path.read_bytes() for path in store.records.rglob("*") if path.is_file()}
+    cut = {name: each[:200] if name.endswith((".json", ending)) else each for name, each in answer.files.items()}
+    pool = remote.DaskPool(Answering(answer._replace(files=cut)), gpu=False, workers=1)
+    (ended,) = run(COMMON, store, Options(str(store.root)), Recorder(), pool)
+    assert (ended.outcome, ended.was_there) == ("failed", False)
+    assert {path: path.read_bytes() for path in store.records.rglob("*") if path.is_file()} == before
+    assert Store(store.root).find(lacks).metrics == lacks.metrics
 
 
 def test_a_full_disk_ends_no_other_fit(tmp_path, monkeypatch):
