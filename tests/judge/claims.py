@@ -12,6 +12,7 @@ from bench.core.records import Record
 from bench.judge.claims import Claim, load_claims
 from bench.judge.results import Results
 from bench.plan.registry import manifests
+from tests.synthetic import record
 
 CLAIMS = load_claims()
 COLUMNS = columns(Claim)[:-1]  # those that must be there
@@ -48,3 +49,22 @@ def results(*parts: Sequence[Record]) -> Results:
 
 def made(**changes: str) -> Claim:
     return msgspec.convert({**GOOD, **changes}, Claim, strict=False)
+
+
+def blundell_records(recipe: str, errors: Sequence[float], approach: str = "blundell_bbb") -> list[Record]:
+    """Return a record for each seed, with this error of the means; the error of 100 draws is half a percent lower."""
+    return [
+        record(
+            approach,
+            recipe,
+            seed=seed,
+            metrics={
+                "mnist/test10k/error": error,
+                "mnist/test10k/error_of_draws": error - 0.005,
+                "mnist/test10k/error_at_chosen_epoch": error,
+                "mnist/test10k/error_at_best_test_epoch": error,
+            },
+            epochs=[{"epoch": epoch, "mnist/test10k/error": error + 0.01 / epoch} for epoch in (1, 2)],
+        )
+        for seed, error in enumerate(errors)
+    ]

@@ -13,30 +13,11 @@ from bench.show.figures import learning
 from bench.show.figures.style import style
 from bench.show.inputs import Inputs
 from bench.show.tables.blundell2015 import blundell_table
+from tests.judge.claims import blundell_records as records
 from tests.judge.claims import results
-from tests.synthetic import record
 
 CLAIMS = {claim.paper.id: claim for claim in paper_claims(load_papers())}
 SMALL = "blundell2015.t1.bbb_mixture.400"
-
-
-def records(recipe, errors, approach="blundell_bbb"):
-    """Return a record for each seed, with this error of the means; the error of 100 draws is half a percent lower."""
-    return [
-        record(
-            approach,
-            recipe,
-            seed=seed,
-            metrics={
-                "mnist/test10k/error": error,
-                "mnist/test10k/error_of_draws": error - 0.005,
-                "mnist/test10k/error_at_chosen_epoch": error,
-                "mnist/test10k/error_at_best_test_epoch": error,
-            },
-            epochs=[{"epoch": epoch, "mnist/test10k/error": error + 0.01 / epoch} for epoch in (1, 2)],
-        )
-        for seed, error in enumerate(errors)
-    ]
 
 
 def test_the_table_has_the_numbers_that_were_measured_and_counts_the_others():
