@@ -5,6 +5,8 @@ import math
 import msgspec
 import pytest
 
+from bench.cli import USAGE
+from bench.judge.audit.libraries import __main__ as foreign_command
 from bench.judge.audit.libraries import objectives, setting
 from bench.judge.audit.libraries.audited import LibraryAudit, ObjectiveAudit, keep, library_audits
 from bench.judge.audit.libraries.examples import EXAMPLES
@@ -116,3 +118,38 @@ def test_what_is_kept_replaces_only_what_was_measured(tmp_path):
     library_audits.cache_clear()
     with pytest.raises(AuditError, match="--library all --write"):
         library_audits(path)
+
+
+def test_the_command_for_foreign_examples_prints_what_it_measures_and_stores_it_if_asked(monkeypatch, capsys):
+    stored, written = library_audits()["NUTS"], []
+    monkeypatch.setattr(foreign_command, "audit_foreign", lambda _: stored)
+    monkeypatch.setattr(foreign_command, "keep", written.append)
+    assert foreign_command.main(["NUTS"]) == 0
+    assert msgspec.json.decode(capsys.readouterr().out, type=dict[str, LibraryAudit]) == {"NUTS": stored}
+    assert written == []
+    assert foreign_command.main(["NUTS", "--write"]) == 0
+    assert written == [{"NUTS": stored}]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ([], "required: EXAMPLE; see `python -m bench.judge.audit.libraries --help`"),
+        (["NUTS", "--nonsense"], "unrecognized arguments: --nonsense; see "),
+        (["NUTS", "NUT"], "unknown example 'NUT'; known: "),
+    ],
+)
+def test_a_command_for_foreign_examples_that_cannot_be_is_one_line_and_stores_nothing(monkeypatch, capsys, words, said):
+    monkeypatch.setattr(foreign_command, "audit_foreign", lambda _: pytest.fail("it was audited"))
+    assert foreign_command.main(words) == USAGE
+    shown, error = capsys.readouterr()
+    assert (shown, error.count("\n")) == ("", 1)
+    assert error.startswith("error: ")
+    assert said in error
+
+
+def test_the_command_for_foreign_examples_has_help(capsys):
+    with pytest.raises(SystemExit) as ended:
+        foreign_command.main(["--help"])
+    assert ended.value.code == 0
+    assert "--write" in capsys.readouterr().out
