@@ -36,6 +36,7 @@ class Sealed(Protocol):
 
 
 T = TypeVar("T", bound=Sealed)
+OLD_METRIC = (b"/sure_promised@", b"/sure_expected@")  # a metric's name in older records, and its name today
 
 
 class OlderForm(StoreError):
@@ -115,7 +116,7 @@ def unseal(line: bytes, kind: type[T], what: str, schema: int, remedy: str) -> T
     try:
         if not is_sealed:
             raise StoreError(_unsealed(line, what, schema, remedy))
-        found = msgspec.json.decode(line, type=kind)
+        found = msgspec.json.decode(line.replace(*OLD_METRIC), type=kind)
     except (msgspec.DecodeError, RecursionError, UnicodeError) as error:
         if is_sealed and _schema(line) not in (None, schema):
             raise StoreError(f"{what} has schema {_schema(line)}; this version reads {schema}: {remedy}") from error

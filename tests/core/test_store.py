@@ -56,6 +56,15 @@ def test_a_damaged_record_is_named_stays_and_is_written_again(tmp_path, caplog, 
     assert store.find(record()) is not None
 
 
+def test_a_metric_has_its_new_name_when_an_older_record_is_read(tmp_path):
+    store = Store(tmp_path)
+    path = store.write(record(metrics={"mnist/sure_expected@0.99": 0.5}))
+    older = json.loads(path.read_text().replace("sure_expected", "sure_promised"))
+    path.write_bytes(seal(older))
+    assert b"/sure_promised@" in path.read_bytes()
+    assert Store(tmp_path).find(record()).metrics == {"mnist/sure_expected@0.99": 0.5}
+
+
 def test_a_record_without_numbers_does_not_replace_a_finished_one(tmp_path):
     store = Store(tmp_path)
     done = record()
