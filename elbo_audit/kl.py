@@ -20,7 +20,7 @@ from elbo_audit.weighing import measure
 
 RULES = ("kl-scale", "kl-sign", "variance-as-std")
 
-HEAVY = 3.0  # a KL that counts more often is too heavy, though the likelihood's weight is only assumed
+NEAR = 0.05  # a KL that counts about M or B times has a well-known cause, though the likelihood's weight is assumed
 MEAN = "the loss is a mean over rows, so that the KL's part of it cannot be seen; give nll="
 GROWS = "no KL is seen: it is missing, or grows with the rows as KL x len(x) / N does; give nll="
 LISTED = 12  # most groups that a line names; of more groups it names only the extremes
@@ -63,8 +63,9 @@ def judge(case: Case, data: DataWeight | None, has_slopes: bool) -> dict[str, Se
 def _at_zero(case: Case, why: str, is_sum: bool) -> dict[str, Seen]:
     """Judge the KL of the weights that inputs of zero do not reach, where no nll= shows how the data weigh.
 
-    The likelihood is assumed to count once. It may count less, as in a mean over the outputs too: the KL is then
-    heavier yet. A loss may also be N times a mean. So only a KL that is too heavy, or no KL, fails.
+    The likelihood is assumed to count once. A right loss may weigh it otherwise: a mean of squares weighs it by twice
+    the noise's variance. So only no KL fails, and one that counts as often as an epoch has batches (M), or a batch has
+    rows (B): then the KL is divided by the wrong one of N, M and B, or by none.
     """
     unseen = dict.fromkeys(RULES, Seen("not measured", why))
     if case.has_kl or (part := seen_at_zero(case, is_sum)) is None:
@@ -79,9 +80,9 @@ def _at_zero(case: Case, why: str, is_sum: bool) -> dict[str, Seen]:
     shown = f"for inputs of zero, that of {of} counts {in_words(weight)} {assumed}; give nll= to measure it"
     measured = {"of inputs of zero": weight.value}
     seen = unseen | {"kl-scale": Seen("not measured", f"{why.partition(';')[0]}; {shown}", measured)}
-    is_n_times = not is_sum and 1 / HEAVY < weight.value / case.n_train < HEAVY
-    is_heavy = weight.sure() and weight.value > HEAVY and not is_n_times
-    if not absent and not is_heavy:
+    rows = case.objective.batch_size
+    is_heavy = any(abs(weight.value / often - 1) < NEAR for often in (case.n_train / rows, rows))
+    if not absent and not (weight.sure() and is_heavy):
         return seen
     whole = TensorWeight("all", sum(t.n for t in found.tensors), weight, found.precision, found.pull)
     text, what = advice(found.tensors, None if absent else whole, _setting(case, data))
