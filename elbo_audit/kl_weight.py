@@ -39,6 +39,8 @@ class Pulls(NamedTuple):
         A prior around zero that falls to both sides pulls every mean to zero, be it a Gaussian or not. `size` is that
         of the weights.
         """
+        if not (self.means.value or self.means.error):  # no parameter moves a mean and its pull
+            return ""
         sign, least = math.copysign(1, self.entropy.value), WEAK * abs(self.entropy.value) / size**2
         means, scales = self.means.times(sign), self.scales.times(sign)
         if means.value < -max(SURE * means.error, least):

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.distributions import Normal
 
-from elbo_audit.kl_weight import TensorWeight
+from elbo_audit.kl_weight import Pulls, TensorWeight
 from elbo_audit.least_squares import MeanOfDraws
 from elbo_audit.patterns import Setting, advice
 from tests.elbo_audit.models import PRIOR, STEPS, Model, Single, audit, elbo_of, outcomes
@@ -289,3 +289,10 @@ def test_a_vague_weight_names_no_mistake():
     # .06 +- .02: both 1/20 (batches twice) and 1/13 lie in its interval
     assert "multiply the KL by 16.67" in words_of(0.06, error=0.01)
     assert "there were 16,667 training rows" in words_of(0.06, error=0.01)
+
+
+def test_a_pull_of_means_that_no_parameter_moves_is_not_judged():
+    """As of a posterior and a prior that learn one mean together."""
+    entropy, scales = MeanOfDraws(1.0, 0.01), MeanOfDraws(1.0, 0.01)
+    assert Pulls(entropy, MeanOfDraws(0.0, 0.0), scales).odd(1.0) == ""
+    assert Pulls(entropy, MeanOfDraws(0.0, 0.001), scales).odd(1.0) == "missing"
