@@ -62,6 +62,7 @@ class ApproachManifest(TomlTable, frozen=True, kw_only=True):
     name: str  # of the file
     module: str = ""  # of the class; "" for implementations.NAME
     title: str
+    in_words: str = ""  # its name in tables for readers who do not know the suite
     document: str = ""  # "" for a baseline
     group: ApproachGroup = DOCUMENTS  # `--all` runs one group: the documents, or the one that `--group` names
     class_name: str = msgspec.field(name="class")

@@ -27,6 +27,18 @@ REPORTED = "#7F7F7F"  # what a document reports, always grey
 FAINT = "#BBBBBB"  # what is there for comparison
 INK = "#333333"
 WIDTH = 7.2  # of a figure, inches: shown 700 pixels wide, its smallest text is 9 pixels high
+DARK = {
+    "#000000": "#f0f6fc",
+    "#333333": "#d1d7e0",
+    "#7f7f7f": "#9198a1",
+    "#b0b0b0": "#656c76",
+    "#bbbbbb": "#3d444d",
+    "#ffffff": "#0d1117",
+    "#0072b2": "#4aa8e8",
+    "#d55e00": "#ff8c3a",
+    "#009e73": "#2fc79b",
+}
+"""Colours of a drawing, and what stands for them if the reader's screen is dark. Others do for both."""
 NARROW = 3.7  # of a figure for a page as narrow as a telephone: 355 pixels
 SMALL = 7.0  # smallest text, points
 
@@ -116,6 +128,22 @@ def printed(drawing: Drawing, form: str, dpi: float = 150) -> bytes:
     buffer = io.BytesIO()
     if form == "svg":  # `savefig` would draw everything twice, first for the layout alone
         FigureCanvasSVG(drawing).print_svg(buffer, metadata=dict.fromkeys(("Creator", "Date", "Format", "Type")))
-    else:
-        drawing.savefig(buffer, format=form, dpi=dpi, metadata={"Software": None})
+        return _for_any_screen(buffer.getvalue().decode()).encode()
+    drawing.savefig(buffer, format=form, dpi=dpi, metadata={"Software": None})
     return buffer.getvalue()
+
+
+def _for_any_screen(svg: str) -> str:
+    """Return a drawing that follows the reader's colour scheme, and has a font where DejaVu Sans is absent.
+
+    The drawing keeps its light colours, so that a program that knows no such rules shows these.
+    """
+    rules = "".join(
+        f'[style*="{part}: {light}"]{{{part}:{dark}!important}}'
+        for light, dark in DARK.items()
+        for part in ("fill", "stroke")
+        if f"{part}: {light}" in svg
+    )
+    style = f"<style>@media (prefers-color-scheme:dark){{text{{fill:{DARK['#000000']}}}{rules}}}</style>"
+    begin = svg.index("<defs>")
+    return (svg[:begin] + style + svg[begin:]).replace("'DejaVu Sans'", "'DejaVu Sans', Verdana, sans-serif")

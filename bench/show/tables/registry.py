@@ -28,6 +28,7 @@ from bench.show.tables.confidence import confidence_table
 from bench.show.tables.declaration import Declaration
 from bench.show.tables.further import PRUNING, SPEED, TOYS
 from bench.show.tables.methods import ON_CLOTHES, clothes_table, methods_table
+from bench.show.tables.sure import coverage_table, sure_table
 from bench.show.tables.verdicts import (
     curve_verdicts_table,
     final_numbers_table,
@@ -83,9 +84,11 @@ TABLES = (
     TableKind(
         "headline", "Do the numbers that everybody quotes hold?", lambda m: headline_table(m.results, m.judgement)
     ),
+    TableKind("sure", "When a network is 99 % sure, is it right?", sure_table),
+    TableKind("coverage", "If all networks answer equally often, which errs least?", coverage_table),
     TableKind(
         "confidence",
-        "When a network is 99 % sure, is it right?",
+        "When a network is 99 % sure, is it right, published and corrected?",
         confidence_table,
         spare=("uniform noise", "not-MNIST", "Gaussian noise"),
     ),

@@ -1,0 +1,191 @@
+"""The first figure: of which share of digits, letters, clothes and noise is each network at least 99 % sure?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+
+from bench.core.errors import BenchError
+from bench.show.figures.figure import FIELD, Absent, Figure, Pixels, show_image
+from bench.show.figures.style import COLOURS, FAINT, REPORTED, Axes, Drawing, canvas
+from bench.show.inputs import Inputs
+from bench.show.row_numbers import SURE_OF
+from bench.show.tables.sure import CALIBRATED, PLAIN, Network, networks
+
+NAME = "sure"
+TITLE = "Shown letters, clothes or noise, Bayesian networks are sure less often, but still too often"
+BELOW = "Share of pictures of which a network is at least 99 % sure"
+BAYESIAN = ""
+LOOKS = {PLAIN: ("s", COLOURS[1]), CALIBRATED: ("D", REPORTED), BAYESIAN: ("o", COLOURS[0])}
+
+
+class Kind(NamedTuple):
+    """One kind of pictures."""
+
+    dataset: str
+    title: str
+    wanted: str
+    example: int  # which picture stands for the kind
+
+
+KINDS = (
+    Kind("mnist", "Digits", "should be sure, if right", 0),
+    Kind("letters", "Letters A to J", "should never be sure", 0),
+    Kind("fashion_mnist", "Clothes", "should never be sure", 0),
+    Kind("noise_gaussian", "Noise", "should never be sure", 0),
+)
+
+
+def make(inputs: Inputs) -> Iterator[Figure | Absent]:
+    """Give the figure."""
+    found = networks(inputs)
+    if not any(one.approach == PLAIN for one in found) or len(found) < 2:
+        yield Absent(NAME, TITLE, FIELD, inputs.not_run("mlp and another network, measured by protocol common"))
+        return
+    try:
+        pictures = [_picture(kind) for kind in KINDS]
+    except BenchError as error:
+        yield Absent(NAME, TITLE, FIELD, str(error))
+        return
+    caption = f"{BELOW}: {_in_words(found)} {inputs.conditions(one.seeds[f'mnist/{SURE_OF}'] for one in found)}"
+    draw = partial(_draw, found, pictures)
+    yield Figure(NAME, TITLE, caption, FIELD, draw, narrow=partial(draw, layout=_NARROW))
+
+
+def _picture(kind: Kind) -> Pixels:
+    from bench.data.splits import load_ood, load_split  # imports torch, which tables need not
+
+    split = load_split("test10k", 0) if kind.dataset == "mnist" else load_ood(kind.dataset, 0)
+    image: Pixels = split.x[kind.example].reshape(28, 28).numpy()
+    return np.clip(image, 0, 1)
+
+
+def _in_words(found: Sequence[Network]) -> str:
+    """Return the figure's numbers as text, for readers who do not see it."""
+    parts = []
+    for kind in KINDS:
+        shares = {one.approach: _percent(one, kind) for one in found}
+        others = sorted(share for name, share in shares.items() if name not in (PLAIN, CALIBRATED))
+        span = f", Bayesian networks {_span(others)}" if others else ""
+        parts.append(f"{kind.title}: ordinary network {shares[PLAIN]:.0f} %{span}")
+    return "; ".join(parts) + "."
+
+
+def _span(ordered: Sequence[float]) -> str:
+    """Return "8 to 21 %", or "8 %" if both are shown alike."""
+    return " to ".join(dict.fromkeys((f"{ordered[0]:.0f}", f"{ordered[-1]:.0f}"))) + " %"
+
+
+def _percent(one: Network, kind: Kind) -> float:
+    mean = one.seeds[f"{kind.dataset}/{SURE_OF}"].mean
+    assert mean is not None
+    return 100 * mean
+
+
+class _Layout(NamedTuple):
+    """Places in inches, from the lower left corner; lines and sizes of text in points."""
+
+    width: float
+    height: float
+    left: float  # where the axes begin
+    heading: float  # height above the axes
+    side: float  # of an example
+    mark: float  # where marks stand in a row, from its upper edge, as a share
+    breaks: tuple[str, str] = ("", "")  # words of title and subtitle before which a line begins
+    title: float = 10.5
+    columns: int = 3  # of the legend
+
+
+_WIDE = _Layout(width=7.98, height=3.2, left=2.2, heading=0.78, side=0.44, mark=0.64)
+_NARROW = _Layout(3.7, 4.7, 0.25, 1.35, 0.3, 0.78, breaks=("networks are", "of which"), title=9, columns=1)
+BOTTOM, RIGHT = 0.32, 0.3  # inches
+
+
+def _draw(found: Sequence[Network], pictures: Sequence[Pixels], layout: _Layout = _WIDE) -> Drawing:
+    """Return the drawing: a row for each kind of picture, with an example and one mark for each network."""
+    drawing = canvas(layout.width, layout.height)
+    drawing.set_layout_engine("none")
+    height = layout.height - layout.heading - BOTTOM
+    box = (layout.left, BOTTOM, layout.width - layout.left - RIGHT, height)
+    axes = drawing.add_axes(_shares(layout, *box))
+    axes.set_xlim(-1, 101)
+    axes.set_ylim(len(KINDS), 0)
+    axes.set_xticks(range(0, 101, 25), [f"{tick} %" for tick in range(0, 101, 25)])
+    axes.set_yticks([])
+    axes.spines["left"].set_visible(False)
+    for row, (kind, picture) in enumerate(zip(KINDS, pictures, strict=True)):
+        axes.axhline(row + 1, color=FAINT, linewidth=1.6 if row == 0 else 0.6)
+        _marks(axes, row + layout.mark, found, kind)
+        top = BOTTOM + height * (1 - row / len(KINDS))
+        _example(drawing, layout, top - height / len(KINDS) / 2, top, picture, kind)
+    _heading(drawing, layout, found)
+    return drawing
+
+
+def _shares(layout: _Layout, x: float, y: float, width: float, height: float) -> tuple[float, float, float, float]:
+    """Return a box in inches as shares of the drawing."""
+    return x / layout.width, y / layout.height, width / layout.width, height / layout.height
+
+
+def _marks(axes: Axes, at: float, found: Sequence[Network], kind: Kind) -> None:
+    """Draw one mark for each network, and write the numbers above them."""
+    shares = {one.approach: _percent(one, kind) for one in found}
+    for name, share in shares.items():
+        marker, colour = LOOKS.get(name, LOOKS[BAYESIAN])
+        axes.plot(share, at, marker, color=colour, markersize=5 if name == CALIBRATED else 7, alpha=0.8, zorder=3)
+    bayesian = sorted(share for name, share in shares.items() if name not in LOOKS)
+    texts = [(shares[PLAIN], f"{shares[PLAIN]:.0f} %", LOOKS[PLAIN][1])]
+    if bayesian:
+        low, high = bayesian[0], bayesian[-1]
+        axes.plot([low, high], [at, at], color=LOOKS[BAYESIAN][1], linewidth=2, alpha=0.35, zorder=2)
+        texts.append((max((low + high) / 2, 5), _span(bayesian), LOOKS[BAYESIAN][1]))
+    for x, text, colour in texts:
+        axes.text(x, at - 0.2, text, ha="center", va="bottom", color=colour, weight="bold", fontsize=8.5)
+
+
+def _example(drawing: Drawing, layout: _Layout, middle: float, top: float, picture: Pixels, kind: Kind) -> None:
+    """Put an example and the kind's name left of its row, on a narrow page at the row's top."""
+    is_wide = layout is _WIDE
+    low = middle - layout.side / 2 if is_wide else top - layout.side - 0.06
+    small = drawing.add_axes(_shares(layout, 0.05, low, layout.side, layout.side))
+    show_image(small, picture)
+    for edge in small.spines.values():
+        edge.set(visible=True, color=FAINT)
+    x, y = (0.05 + layout.side + 0.12) / layout.width, middle if is_wide else low + layout.side / 2
+    title, wanted = (y + 0.04, y - 0.06) if is_wide else (y, y)
+    drawing.text(
+        x, title / layout.height, kind.title, weight="bold", fontsize=9.5, va="bottom" if is_wide else "center"
+    )
+    x = x if is_wide else 0.5
+    drawing.text(x, wanted / layout.height, kind.wanted, color=REPORTED, fontsize=8, va="top" if is_wide else "center")
+
+
+def _heading(drawing: Drawing, layout: _Layout, found: Sequence[Network]) -> None:
+    from matplotlib.lines import Line2D
+
+    title, below = (
+        text.replace(word, f"\n{word}") if word else text
+        for text, word in zip((TITLE, BELOW), layout.breaks, strict=True)
+    )
+    lines = 2 if layout.breaks[0] else 1
+    y = 1 - 0.05 / layout.height
+    drawing.text(0.05 / layout.width, y, title, weight="bold", fontsize=layout.title, va="top")
+    y -= (lines * layout.title * 1.3 / 72 + 0.03) / layout.height
+    drawing.text(0.05 / layout.width, y, below, color=REPORTED, fontsize=8.2, va="top")
+    y -= (lines * 8.2 * 1.3 / 72 + 0.03) / layout.height
+    names = {
+        PLAIN: "ordinary network",
+        CALIBRATED: "the same, calibrated",
+        BAYESIAN: f"{sum(one.approach not in LOOKS for one in found)} Bayesian networks",
+    }
+    shown = {one.approach if one.approach in LOOKS else BAYESIAN for one in found}
+    marks = [
+        Line2D([], [], marker=marker, linestyle="", color=colour, markersize=6, label=names[name])
+        for name, (marker, colour) in LOOKS.items()
+        if name in shown
+    ]
+    place = {"loc": "upper left", "bbox_to_anchor": (0, y), "borderaxespad": 0.0, "handletextpad": 0.1}
+    drawing.legend(handles=marks, ncols=layout.columns, fontsize=8.2, **place)

@@ -1,0 +1,203 @@
+"""Tables `sure` and `coverage`: how often a network is 99 % sure, and what it answers at equal coverage.
+
+Both take the corrected networks of the source documents, and the ordinary network with a fitted temperature: what
+calibration gives without Bayes. They read the answers to each picture, so they show only records that have these.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+from bench.core.metric_table import SHARE_SURE
+from bench.core.records import Record
+from bench.core.text import WHOLE, Digits, counted
+from bench.judge.samples import MissingValue, Samples, gather, metric
+from bench.measure.metrics.shifts import ROTATED, step_key
+from bench.show.inputs import Inputs
+from bench.show.row_numbers import (
+    LETTERS,
+    LETTERS_LIKE_DIGITS,
+    NO_ROWS,
+    REFUSED,
+    SURE_OF,
+    WRONG_OF_SURE,
+    accepted_at,
+    numbers_of_rows,
+    wrong_at,
+)
+from bench.show.table import Entry, Measured, Table
+
+PLAIN, CALIBRATED = "mlp", "temperature"
+ONE_DECIMAL, TWO_DECIMALS = Digits(decimals=1), Digits(decimals=2)
+NOTHING = Samples(missing_value=NO_ROWS)
+CLOTHES, NOISE = "fashion_mnist", "noise_gaussian"
+TURNED = 90  # degrees
+FEW, MANY = 0.75, 0.9  # coverages
+
+
+@dataclass(frozen=True)
+class Network:
+    """One network, with its numbers of every seed."""
+
+    approach: str
+    title: str
+    seeds: Mapping[str, Samples]  # by "SET/NAME" of `numbers_of_rows`
+    turned: Mapping[str, Samples]  # of digits turned by `TURNED` degrees, by metric
+
+
+@lru_cache(maxsize=1)  # two tables, a figure and sentences ask for it
+def networks(inputs: Inputs) -> list[Network]:
+    """Return the ordinary network, the same with a temperature, then the Bayesian ones, the surest of digits first."""
+    found = {name: _network(inputs, name, "corrected") for name in inputs.classifiers("corrected")}
+    calibrated = _network(inputs.of("methods"), CALIBRATED, "published")
+    first = [found.pop(PLAIN)] if PLAIN in found else []
+    others = sorted(found.values(), key=lambda one: -(one.seeds[f"mnist/{SURE_OF}"].mean or 0))
+    every = [*first, calibrated, *others]
+    return [one for one in every if one.seeds[f"mnist/{SURE_OF}"].n]
+
+
+def _network(inputs: Inputs, approach: str, recipe: str) -> Network:
+    records = inputs.results.trained_run(approach, recipe, "common")
+    numbers = {one.key: numbers_of_rows(inputs.scores(one)) for one in records if one.outcome == "done"}
+
+    def sample(name: str) -> Samples:
+        return gather(records, lambda record: numbers[record.key].get(name, NO_ROWS))
+
+    names = {name for found in numbers.values() for name in found} | {f"mnist/{SURE_OF}"}
+    shifted = inputs.results.trained_run(approach, recipe, "shift")
+    turned = {name: gather(shifted, _reader(step_key(ROTATED, TURNED, name))) for name in ("accuracy", SHARE_SURE)}
+    entry = inputs.results.manifests.get(approach)
+    return Network(approach, (entry.in_words if entry else "") or approach, {one: sample(one) for one in names}, turned)
+
+
+def _reader(key: str) -> Callable[[Record], float | MissingValue]:
+    return lambda record: metric(record, key)
+
+
+def sure_table(inputs: Inputs) -> Table:
+    """Return a row for each network: how often it is sure of each kind of picture, and how often wrong then."""
+    shown = {
+        "digits": (f"mnist/{SURE_OF}", 100),
+        "of 10,000, wrong": (f"mnist/{WRONG_OF_SURE}", 10_000),
+        "letters": (f"{LETTERS}/{SURE_OF}", 100),
+        "clothes": (f"{CLOTHES}/{SURE_OF}", 100),
+        "noise": (f"{NOISE}/{SURE_OF}", 100),
+    }
+    found = networks(inputs)
+    return _table(
+        inputs,
+        "sure",
+        "A Bayesian network is 99 % sure. Is it right?",
+        "Percent of the pictures of which a network is at least 99 % sure that they show one certain digit. Wrong: "
+        "among 10,000 such answers on digits. Mistakes of the published code are corrected.",
+        ["99 % sure of", *shown],
+        [[one.title, *(_shown(one, *place, WHOLE) for place in shown.values())] for one in found],
+        [_of_letters_like_digits(found), _worst(found)],
+    )
+
+
+def coverage_table(inputs: Inputs) -> Table:
+    """Return a row for each network: its mistakes if every network answers the same share of the digits."""
+    shown = {
+        "wrong of 75 %": (f"mnist/{wrong_at(FEW)}", TWO_DECIMALS),
+        "wrong of 90 %": (f"mnist/{wrong_at(MANY)}", TWO_DECIMALS),
+        "letters": (f"{LETTERS}/{accepted_at(MANY)}", WHOLE),
+        "clothes": (f"{CLOTHES}/{accepted_at(MANY)}", WHOLE),
+        "noise": (f"{NOISE}/{accepted_at(MANY)}", WHOLE),
+        "refused": (f"mnist/{REFUSED}", ONE_DECIMAL),
+    }
+    turned = {"turned, right": "accuracy", "turned, sure": SHARE_SURE}
+    return _table(
+        inputs,
+        "coverage",
+        "If all networks answer equally often, which errs least?",
+        "Percent. Wrong of 75 %, of 90 %: wrong answers, if a network answers only these shares of the digits, the "
+        "surest first. Letters, clothes, noise: how many of them are answered with the threshold that answers 90 % of "
+        "the digits. Refused: the fewest digits to refuse, least sure first, so that at most 1 % of the other answers "
+        "are wrong; the threshold is chosen on these digits with their labels. Turned: digits rotated by "
+        f"{TURNED} degrees; right answers, and those of which the network is at least 99 % sure.",
+        ["network", *shown, *turned],
+        [
+            [
+                one.title,
+                *(_shown(one, name, 100, digits) for name, digits in shown.values()),
+                *(Measured(one.turned[name].converted(_percent), WHOLE, has_spread=False) for name in turned.values()),
+            ]
+            for one in networks(inputs)
+        ],
+        [],
+    )
+
+
+def _table(
+    inputs: Inputs,
+    name: str,
+    title: str,
+    caption: str,
+    columns: Sequence[str],
+    rows: list[list[Entry]],
+    notes: Sequence[str],
+) -> Table:
+    found = networks(inputs)
+    shown = [samples for one in found for samples in one.seeds.values()]
+    lines = [
+        {"network": one.approach, "seeds": len(one.seeds[f"mnist/{SURE_OF}"].by_seed)}
+        | {f"{key} {what}": number for key, samples in sorted(one.seeds.items()) for what, number in _spread(samples)}
+        for one in found
+    ]
+    conditions = inputs.conditions(shown) if found else "No records."
+    remarks = [*(note for note in notes if note), *_seeds(found)]
+    return Table(name, title, caption, columns, rows, remarks, conditions, inputs.results.origin(), lines)
+
+
+def _shown(one: Network, name: str, whole: float, digits: Digits) -> Measured:
+    return Measured(one.seeds.get(name, NOTHING).converted(lambda share: whole * share), digits, has_spread=False)
+
+
+def _percent(share: float) -> float:
+    return 100 * share
+
+
+def _spread(samples: Samples) -> Iterator[tuple[str, float | None]]:
+    yield "mean", samples.mean
+    yield "sd", samples.sd
+
+
+def _of_letters_like_digits(found: Sequence[Network]) -> str:
+    """Say how often networks are sure of D and I, which the table leaves out."""
+    shares = [one.seeds[name].mean for one in found if (name := f"{LETTERS_LIKE_DIGITS}/{SURE_OF}") in one.seeds]
+    known = sorted(100 * share for share in shares if share is not None)
+    if not known:
+        return ""
+    return (
+        f"Letters: A to J without D and I, which are read as 0 and 1; of these two the networks are sure in "
+        f"{known[0]:.0f} to {known[-1]:.0f} %."
+    )
+
+
+def _worst(found: Sequence[Network]) -> str:
+    """Say how many sure answers on digits are wrong in the worst training of any Bayesian network."""
+    wrong = [
+        (share, one.title, seed)
+        for one in found
+        if one.approach not in (PLAIN, CALIBRATED)
+        for seed, share in one.seeds[f"mnist/{WRONG_OF_SURE}"].by_seed.items()
+    ]
+    if not wrong:
+        return ""
+    share, title, seed = max(wrong)
+    return (
+        f"The worst training of a Bayesian network ({title}, seed {seed}) has {10_000 * share:.0f} of 10,000 wrong, so "
+        f"{100 * (1 - share):.2f} % right."
+    )
+
+
+def _seeds(found: Sequence[Network]) -> Iterator[str]:
+    """Say over how many trainings the means are, and why some are missing."""
+    counts = {one.title: one.seeds[f"mnist/{SURE_OF}"] for one in found}
+    if counts:
+        most = max(one.n for one in counts.values())
+        fewer = [f"{title}: {one.n}" for title, one in counts.items() if one.n < most]
+        yield f"Means of {counted(most, 'training')}{' (' + '; '.join(fewer) + ')' if fewer else ''}."

@@ -1,0 +1,127 @@
+"""How often networks are 99 % sure, by their answers to each picture: numbers, tables, sentences, figure."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from bench.core.errors import StoreError
+from bench.show import sentences
+from bench.show.figures import sure as figure
+from bench.show.figures.style import printed, style
+from bench.show.row_numbers import numbers_of_rows
+from bench.show.sentences import MISSING, Sentence, filled, values
+from bench.show.tables.registry import one_table
+from tests.close import close
+from tests.synthetic import record
+from tests.tables import inputs, line
+
+LETTERS = np.repeat(np.arange(10), 100)  # A = 0 ... J = 9, as in datasets/letters
+
+
+def rows(dataset, others, predicted=None, label=-1):
+    """Return the scores of one data set from 1 - largest probability of each row."""
+    others = np.asarray(others, dtype=np.float64)
+    predicted = np.zeros(len(others)) if predicted is None else predicted
+    return {
+        f"{dataset}/log_others": np.log(others).astype(np.float32),
+        f"{dataset}/predicted": np.asarray(predicted, dtype=np.int8),
+        f"{dataset}/label": np.full(len(others), label, dtype=np.int8),
+    }
+
+
+def scores(letters=0.5, like_digits=0.001, clothes=(0.001, 0.5), noise=(0.5,)):
+    """Four digits: sure and right, sure and right, sure and wrong, not sure and right; letters sure only of D and I."""
+    found = rows("mnist", [0.001, 0.002, 0.003, 0.4], predicted=[0, 0, 1, 0], label=0)
+    found |= rows("letters", np.where(np.isin(LETTERS, [3, 8]), like_digits, letters))
+    return found | rows("fashion_mnist", clothes) | rows("noise_gaussian", noise)
+
+
+def test_numbers_of_rows():
+    found = numbers_of_rows(scores())
+    assert found["mnist/sure"] == 0.75
+    assert found["mnist/wrong_of_sure"] == close(1 / 3)
+    assert found["letters/sure"] == 0  # A to J without D and I
+    assert found["letters_like_digits/sure"] == 1
+    assert found["fashion_mnist/sure"] == 0.5
+    # the surest three of four, of which one is wrong; 90 % of four rows are four, of which one is wrong
+    assert found["mnist/wrong@0.75"] == close(1 / 3)
+    assert found["mnist/wrong@0.9"] == close(1 / 4)
+    # the last of three digits has log .003: letters at .5 are less sure
+    assert found["letters/accepted@0.75"] == 0
+    assert found["mnist/refused"] == close(1 / 2)  # the two surest are right
+
+
+def test_a_probability_of_one_in_half_precision_still_has_an_order():
+    # 1 - 1e-9 and 1 - 1e-12 are 1 in half and single precision; their logarithms are apart
+    found = numbers_of_rows(rows("mnist", [1e-9, 1e-12], predicted=[1, 0], label=0))
+    assert found["mnist/wrong@0.75"] == close(1 / 2)
+    assert numbers_of_rows(rows("mnist", [1e-12, 1e-9, 1e-9, 1e-9], [0, 1, 1, 1], 0))["mnist/refused"] == close(3 / 4)
+
+
+def test_scores_without_the_answers_to_each_picture_give_no_numbers():
+    assert numbers_of_rows({}) == {}
+    assert numbers_of_rows({"mnist/max_probability": np.ones(4, np.float16)}) == {}
+
+
+def test_other_letters_than_the_data_set_has_are_refused():
+    with pytest.raises(StoreError, match=r"scores of 3 letters .* 1000"):
+        numbers_of_rows(rows("mnist", [0.1], label=0) | rows("letters", [0.1, 0.1, 0.1]))
+
+
+def made(monkeypatch, **networks):
+    """Return inputs with a corrected common record and scores of each network, in two seeds."""
+    records = [record(name, "corrected", "common", seed=seed) for name in networks for seed in (0, 1)]
+    found = inputs(records)
+    monkeypatch.setattr(found, "scores", lambda one: networks[one.approach])
+    return found
+
+
+def test_tables_have_a_row_for_each_network_the_ordinary_one_first(monkeypatch):
+    found = made(monkeypatch, linear_bbb=scores(), mlp=scores(letters=0.001))
+    table = one_table(found, "sure")
+    assert [row[0] for row in table.texts()] == ["mlp", "linear_bbb"]  # made-up manifests have no names in words
+    shown = line(table, "mlp")
+    # 3 of 4 digits; 1 of 3 sure answers is wrong; all letters; 1 of 2 clothes; no noise
+    assert list(shown.values())[1:] == ["75", "3333", "100", "50", "0"]
+    notes = " ".join(table.own_notes)
+    assert "of these two the networks are sure in 100 to 100 %" in notes
+    assert "(linear_bbb, seed 1) has 3333 of 10,000 wrong, so 66.67 % right" in notes
+    assert "Means of 2 trainings." in notes
+    turned = line(one_table(found, "coverage"), "mlp")
+    assert turned["wrong of 75 %"] == "33.33"
+    assert turned["turned, right"].startswith("not run")
+
+
+def test_a_sentence_is_filled_only_if_it_is_true():
+    one = Sentence("At least {{ share | down(1) }} %, {{ most | whole }} %.", ("share < most",))
+    assert filled(one, {"share": 99.88, "most": 99.9}) == "At least 99.8 %, 100 %."
+    assert filled(one, {"share": 99.9, "most": 99.8}) == "Not so in these results: share < most does not hold."
+    assert filled(one, {"share": 99.9}) == MISSING
+
+
+def test_every_sentence_of_the_suite_has_conditions_on_its_numbers(monkeypatch):
+    found = values(made(monkeypatch, mlp=scores(letters=0.001), linear_bbb=scores()))
+    assert found["worst_right"] == close(200 / 3)
+    assert (found["letters_plain"], found["letters_most"], found["networks"]) == (100, 0, 1)
+    known = dict.fromkeys([*found, *(name.replace("_plain", "_calibrated") for name in found)], 1.0)
+    for sentence in sentences.sentences().values():
+        assert sentence.holds
+        assert filled(sentence, known) != MISSING
+
+
+def test_the_figure_shows_a_mark_for_each_network_and_follows_the_colour_scheme(monkeypatch):
+    found = made(monkeypatch, mlp=scores(letters=0.001), linear_bbb=scores())
+    (drawn,) = figure.make(found)
+    assert "Letters A to J: ordinary network 100 %, Bayesian networks 0 %" in drawn.caption
+    assert drawn.narrow is not None
+    for draw in (drawn.draw, drawn.narrow):
+        with style():
+            svg = printed(draw(), "svg").decode()
+        assert "prefers-color-scheme:dark" in svg
+        assert "'DejaVu Sans', Verdana, sans-serif" in svg
+        assert ">100 %<" in svg
+
+
+def test_a_row_at_the_threshold_is_sure():
+    assert numbers_of_rows(rows("mnist", [0.01, 0.0101], label=0))["mnist/sure"] == 0.5
