@@ -39,7 +39,8 @@ def fill(root: Path, seeds: tuple[int, ...] = (0,), profile: str = "full") -> No
             store.write(_published(approach, seed, profile))
         for approach in CLASSIFIERS:
             for recipe in ("published", "corrected"):
-                scores = _scores(approach, seed) if approach in SCORED and recipe == "published" else None
+                make = {"published": _scores, "corrected": _answers}[recipe]
+                scores = make(approach, seed) if approach in SCORED else None
                 store.write(_common(approach, recipe, seed, profile, scores), scores)
         for approach, recipe in STEPS.items():
             store.write(_common(approach, recipe, seed, profile))
@@ -138,6 +139,19 @@ def _scores(approach: str, seed: int) -> dict[str, Any]:
         found[f"{name}/max_probability"] = noise.uniform(0.9, 1, ROWS).astype(np.float16)
         found[f"{name}/predicted"] = np.zeros(ROWS, np.int8)
         found[f"{name}/label"] = np.full(ROWS, 0 if name == "mnist" else -1, np.int8)
+    return found
+
+
+def _answers(approach: str, seed: int) -> dict[str, Any]:
+    """Return the answers to each picture, as archives keep them; letters as many as the data set has."""
+    noise = np.random.default_rng([seed, len(approach), 1])
+    found: dict[str, Any] = {}
+    for name in SETS:
+        rows = 1000 if name == "letters" else ROWS
+        found[f"{name}/log_others"] = noise.uniform(-12, -1, rows).astype(np.float32)
+        found[f"{name}/predictive_entropy"] = noise.uniform(0, 2.3, rows).astype(np.float32)
+        found[f"{name}/predicted"] = np.zeros(rows, np.int8)
+        found[f"{name}/label"] = np.full(rows, 0 if name == "mnist" else -1, np.int8)
     return found
 
 

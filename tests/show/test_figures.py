@@ -88,7 +88,7 @@ def test_without_per_row_scores_only_their_figures_are_missing(tmp_path):
     fill(tmp_path)
     for path in tmp_path.glob("records/*/*.npz"):
         path.unlink()
-    expected = {"confidence", "roc", "entropy", "chopra2018-votes", "feldman2018-ood", "rabanser2017-weight-density"}
+    expected = {"sure", "roc", "entropy", "chopra2018-votes", "feldman2018-ood", "rabanser2017-weight-density"}
     assert set(missing(tmp_path)) == expected
 
 
@@ -138,9 +138,10 @@ def test_free_letters_stand_in_for_the_documents_own(root, monkeypatch):
 
 def test_command_writes_one_figure(root, tmp_path, capsys):
     place = ["--results", str(root), "--baseline", "none", "--to", str(tmp_path)]
-    assert main(["figures", "accuracy", *place, "--format", "svg,png"]) == 0
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["accuracy.png", "accuracy.svg"]
-    assert capsys.readouterr().out.split() == [str(tmp_path / "accuracy.svg"), str(tmp_path / "accuracy.png")]
+    assert main(["figures", "sure", *place, "--format", "svg,png"]) == 0
+    written = ["sure.svg", "sure.png", "sure-narrow.svg"]  # it has a form for a narrow page
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(written)
+    assert capsys.readouterr().out.split() == [str(tmp_path / name) for name in written]
 
 
 def test_figures_of_another_profile_have_their_own_folder(tmp_path, capsys):

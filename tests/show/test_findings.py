@@ -16,6 +16,7 @@ from bench.show.numbers import NO_CURVE, UNREACHED, refused_for_risk
 from bench.show.page import findings, worth
 from bench.show.page.findings import as_list, sentences
 from bench.show.page.worth import NOT_MEASURED
+from bench.show.sentences import MISSING
 from bench.show.tables import ablation as mistakes_table
 from bench.show.tables.ablation import change
 from bench.show.tables.choice import METRICS, REFUSED, _best
@@ -150,6 +151,7 @@ def test_without_records_every_finding_says_so():
     assert said.pop("blundell2015_choices").startswith("The choices that the paper leaves open have not run yet")
     for name in ("methods", "methods_short"):
         assert said.pop(name).startswith("No method is measured yet")
+    assert said.pop("in_short") == MISSING
     assert set(said.values()) == {NOT_MEASURED}
 
 
@@ -231,42 +233,6 @@ def test_confirmed_reports_are_counted_and_contradicted_ones_named():
         f"{claim.printed} ({claim.source}). For 2, no single run can tell; for 2 of them, no number of seeds can, as "
         "our runs scatter by more than the margin. 1 more has too few seeds. Of 3 training curves, 1 is confirmed and "
         "1 is contradicted, by less than the margin; for 1, no single run can tell."
-    )
-
-
-@pytest.mark.parametrize(
-    ("n_broken", "said", "right", "keeps"),
-    [
-        (0, "yes", "99.9", ""),
-        (1, "mostly yes", "99.0", ", but 1 of 2 are wrong more often than its own probabilities say"),
-        (2, "mostly no", "99.0", ", but 2 of 2 are wrong more often than their own probabilities say"),
-    ],
-)
-def test_in_short_the_title_is_answered(n_broken, said, right, keeps, monkeypatch):
-    """Each network is sure of 1,079 digits with probability 1. Rounding explains one wrong answer, but not ten."""
-    approaches = (
-        "linear_bbb",
-        "mxnet_bbb",
-        "mlp",
-    )  # mlp is not Bayesian, and does not count here
-    records = [record(one, recipe, "common", seed=0) for recipe in ("corrected", "published") for one in approaches]
-    made = inputs(records)
-    wrong = {one.key: 10 if place < n_broken or place > 1 else 1 for place, one in enumerate(records)}
-    letters = {
-        one.key: scores([1, one.approach == "mlp", one.approach == "mlp", 0], dataset="letters") for one in records
-    }
-    digits = {key: scores(np.ones(1079), np.zeros(1079), np.arange(1079) < count) for key, count in wrong.items()}
-    monkeypatch.setattr(made, "scores", lambda one: digits[one.key] | letters[one.key])
-    vars(made)["judgement"] = SimpleNamespace(
-        ends=[SimpleNamespace(outcome=one) for one in (CONFIRMED, CANNOT_TELL, CANNOT_TELL)]
-    )
-    assert findings.in_short(made) == (
-        f"On digits, {said}, once the mistakes in the code of popular tutorials are corrected: where a Bayesian "
-        f"network is at least 99 % sure, at least {right} % of its answers are right{keeps}. On pictures without a "
-        "digit, no: the worst network for each kind of picture is at least 99 % sure of some digit in 25 % of the "
-        "letters (without Bayes: 75 %). Of 3 numbers that the tutorials report after training, our runs confirm 1 and "
-        "contradict none; for 2, no single run can "
-        "tell."
     )
 
 

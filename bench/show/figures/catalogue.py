@@ -11,7 +11,6 @@ from bench.core.files import write_atomically
 from bench.show.figures import (
     accuracy,
     changes,
-    confidence,
     cost,
     detection,
     digits,
@@ -21,6 +20,7 @@ from bench.show.figures import (
     methods,
     pruning,
     rabanser,
+    sure,
     training,
     uncertainty,
     votes,
@@ -30,7 +30,7 @@ from bench.show.figures.style import printed, style
 from bench.show.inputs import Inputs
 
 FORMATS = ("svg", "png")
-MODULES: tuple[ModuleType, ...] = (confidence, changes, methods, accuracy, digits, votes, feldman, rabanser)
+MODULES: tuple[ModuleType, ...] = (sure, changes, methods, accuracy, digits, votes, feldman, rabanser)
 MODULES += (training, forest, uncertainty, detection, pruning, learning, cost)
 """In the order of their figures. The function `make` of each gives its figures, or why they are absent."""
 
@@ -59,15 +59,17 @@ def write(
     """Write figures to a folder, each file whole or not at all; raises StoreError.
 
     Args:
-        figures: what to draw.
+        figures: what to draw; in SVG also as NAME-narrow.svg, if there is a form for a narrow page.
         folder: made if it is not there.
         formats: of `FORMATS`.
         below: see `bench.core.files.opened_folder`.
     """
     written = []
     for figure in figures:
-        for form in formats:
-            path = folder / f"{figure.name}.{form}"
-            write_atomically(path, render(figure, form), below)
-            written.append(path)
+        forms = {f"{figure.name}.{form}": render(figure, form) for form in formats}
+        if figure.narrow is not None and "svg" in formats:
+            forms[f"{figure.name}-narrow.svg"] = render(replace(figure, draw=figure.narrow), "svg")
+        for name, content in forms.items():
+            write_atomically(folder / name, content, below)
+            written.append(folder / name)
     return written

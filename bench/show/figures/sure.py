@@ -10,7 +10,7 @@ import numpy as np
 
 from bench.core.errors import BenchError
 from bench.show.figures.figure import FIELD, Absent, Figure, Pixels, show_image
-from bench.show.figures.style import COLOURS, FAINT, REPORTED, Axes, Drawing, canvas
+from bench.show.figures.style import COLOURS, FAINT, NARROW, REPORTED, WIDTH, Axes, Drawing, canvas
 from bench.show.inputs import Inputs
 from bench.show.row_numbers import SURE_OF
 from bench.show.tables.sure import CALIBRATED, PLAIN, Network, networks
@@ -32,10 +32,10 @@ class Kind(NamedTuple):
 
 
 KINDS = (
-    Kind("mnist", "Digits", "should be sure, if right", 0),
-    Kind("letters", "Letters A to J", "should never be sure", 0),
-    Kind("fashion_mnist", "Clothes", "should never be sure", 0),
-    Kind("noise_gaussian", "Noise", "should never be sure", 0),
+    Kind("mnist", "Digits", "should be sure", 0),
+    Kind("letters", "Letters A to J", "should not be sure", 0),
+    Kind("fashion_mnist", "Clothes", "should not be sure", 0),
+    Kind("noise_gaussian", "Noise", "should not be sure", 0),
 )
 
 
@@ -50,7 +50,7 @@ def make(inputs: Inputs) -> Iterator[Figure | Absent]:
     except BenchError as error:
         yield Absent(NAME, TITLE, FIELD, str(error))
         return
-    caption = f"{BELOW}: {_in_words(found)} {inputs.conditions(one.seeds[f'mnist/{SURE_OF}'] for one in found)}"
+    caption = f"{BELOW}. {_in_words(found)} Letters: without D and I, which are read as 0 and 1. {inputs.conditions(one.seeds[f'mnist/{SURE_OF}'] for one in found)}"
     draw = partial(_draw, found, pictures)
     yield Figure(NAME, TITLE, caption, FIELD, draw, narrow=partial(draw, layout=_NARROW))
 
@@ -95,12 +95,12 @@ class _Layout(NamedTuple):
     side: float  # of an example
     mark: float  # where marks stand in a row, from its upper edge, as a share
     breaks: tuple[str, str] = ("", "")  # words of title and subtitle before which a line begins
-    title: float = 10.5
+    title: float = 9.8
     columns: int = 3  # of the legend
 
 
-_WIDE = _Layout(width=7.98, height=3.2, left=2.2, heading=0.78, side=0.44, mark=0.64)
-_NARROW = _Layout(3.7, 4.7, 0.25, 1.35, 0.3, 0.78, breaks=("networks are", "of which"), title=9, columns=1)
+_WIDE = _Layout(width=WIDTH, height=3.2, left=2.15, heading=0.8, side=0.44, mark=0.64)
+_NARROW = _Layout(NARROW, 4.7, 0.25, 1.35, 0.3, 0.78, breaks=("networks are", "of which"), title=9, columns=1)
 BOTTOM, RIGHT = 0.32, 0.3  # inches
 
 
@@ -114,6 +114,7 @@ def _draw(found: Sequence[Network], pictures: Sequence[Pixels], layout: _Layout 
     axes.set_xlim(-1, 101)
     axes.set_ylim(len(KINDS), 0)
     axes.set_xticks(range(0, 101, 25), [f"{tick} %" for tick in range(0, 101, 25)])
+    axes.tick_params(labelsize=9)
     axes.set_yticks([])
     axes.spines["left"].set_visible(False)
     for row, (kind, picture) in enumerate(zip(KINDS, pictures, strict=True)):
@@ -143,7 +144,7 @@ def _marks(axes: Axes, at: float, found: Sequence[Network], kind: Kind) -> None:
         axes.plot([low, high], [at, at], color=LOOKS[BAYESIAN][1], linewidth=2, alpha=0.35, zorder=2)
         texts.append((max((low + high) / 2, 5), _span(bayesian), LOOKS[BAYESIAN][1]))
     for x, text, colour in texts:
-        axes.text(x, at - 0.2, text, ha="center", va="bottom", color=colour, weight="bold", fontsize=8.5)
+        axes.text(x, at - 0.2, text, ha="center", va="bottom", color=colour, weight="bold", fontsize=9)
 
 
 def _example(drawing: Drawing, layout: _Layout, middle: float, top: float, picture: Pixels, kind: Kind) -> None:
@@ -160,7 +161,7 @@ def _example(drawing: Drawing, layout: _Layout, middle: float, top: float, pictu
         x, title / layout.height, kind.title, weight="bold", fontsize=9.5, va="bottom" if is_wide else "center"
     )
     x = x if is_wide else 0.5
-    drawing.text(x, wanted / layout.height, kind.wanted, color=REPORTED, fontsize=8, va="top" if is_wide else "center")
+    drawing.text(x, wanted / layout.height, kind.wanted, color=REPORTED, fontsize=9, va="top" if is_wide else "center")
 
 
 def _heading(drawing: Drawing, layout: _Layout, found: Sequence[Network]) -> None:
@@ -174,8 +175,8 @@ def _heading(drawing: Drawing, layout: _Layout, found: Sequence[Network]) -> Non
     y = 1 - 0.05 / layout.height
     drawing.text(0.05 / layout.width, y, title, weight="bold", fontsize=layout.title, va="top")
     y -= (lines * layout.title * 1.3 / 72 + 0.03) / layout.height
-    drawing.text(0.05 / layout.width, y, below, color=REPORTED, fontsize=8.2, va="top")
-    y -= (lines * 8.2 * 1.3 / 72 + 0.03) / layout.height
+    drawing.text(0.05 / layout.width, y, below, color=REPORTED, fontsize=9, va="top")
+    y -= (lines * 9 * 1.3 / 72 + 0.03) / layout.height
     names = {
         PLAIN: "ordinary network",
         CALIBRATED: "the same, calibrated",
@@ -188,4 +189,4 @@ def _heading(drawing: Drawing, layout: _Layout, found: Sequence[Network]) -> Non
         if name in shown
     ]
     place = {"loc": "upper left", "bbox_to_anchor": (0, y), "borderaxespad": 0.0, "handletextpad": 0.1}
-    drawing.legend(handles=marks, ncols=layout.columns, fontsize=8.2, **place)
+    drawing.legend(handles=marks, ncols=layout.columns, fontsize=9, **place)

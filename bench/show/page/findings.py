@@ -14,17 +14,20 @@ from bench.judge.comparison import CANNOT_TELL, CONFIRMED, CONTRADICTED
 from bench.judge.samples import Samples
 from bench.judge.stats.papers import PAPER
 from bench.plan.registry import manifest
-from bench.show.figures import confidence as confidence_figure
 from bench.show.figures import forest as end_results_figure
+from bench.show.figures import sure as sure_figure
 from bench.show.figures.changes import MISTAKES
 from bench.show.inputs import Inputs
 from bench.show.page.worth import NOT_MEASURED, with_verb, worth
+from bench.show.sentences import filled, values
+from bench.show.sentences import sentences as sentences_of_file
 from bench.show.tables.blundell2015 import noise_left, worth_of_choices
 from bench.show.tables.blundell2015_answer import can_it_be_reproduced, in_one_line
 from bench.show.tables.confidence import Confidence, RecipePlace, confidence
 from bench.show.tables.methods_answer import methods_answer, methods_in_short
 from bench.show.with_baseline import MINE
 
+SHOWN = ("letters", "fashion_mnist", "noise_gaussian")
 LEVEL = f"{100 * SURE:g} %"
 TESTED = (CONFIRMED, CONTRADICTED, CANNOT_TELL)
 
@@ -97,49 +100,8 @@ def _curves(inputs: Inputs) -> Iterator[str]:
 
 
 def in_short(inputs: Inputs) -> str:
-    """Answer the question in the page's title: for digits, for pictures without a digit, for the reported numbers."""
-    corrected = _corrected(_classifiers(inputs))
-    found = Counter(verdict.outcome for verdict in inputs.judgement.ends)
-    measured = sum(found[outcome] for outcome in TESTED)
-    if not (corrected and measured):
-        return NOT_MEASURED
-    bayesian = _bayesian(corrected)
-    plain = {place: one for place, one in corrected.items() if place not in bayesian} if bayesian else {}
-    return (
-        f"{_in_short_digits(bayesian or corrected)} {_in_short_no_digits(bayesian or corrected, plain)} "
-        f"Of {counted(measured, 'number')} that the tutorials report after training, our runs confirm "
-        f"{found[CONFIRMED]} and contradict {found[CONTRADICTED] or 'none'}; for {found[CANNOT_TELL]}, no single "
-        "run can tell."
-    )
-
-
-def _in_short_digits(networks: dict[RecipePlace, Confidence]) -> str:
-    """Say whether networks that are sure of a digit are right as often as their probabilities say."""
-    broken = sum(one.expected_accuracy.is_broken for one in networks.values())
-    answer = "mostly no" if 2 * broken > len(networks) else "mostly yes" if broken else "yes"
-    least = _rounded_down(min(_mean(one.right) for one in networks.values()))
-    often = f"wrong more often than {'their' if broken > 1 else 'its'} own probabilities say"
-    keeps = f", but {broken} of {len(networks)} are {often}" if broken else ""
-    kind = "Bayesian network" if _bayesian(networks) else "network"
-    return (
-        f"On digits, {answer}, once the mistakes in the code of popular tutorials are corrected: where a {kind} is at "
-        f"least {LEVEL} sure, at least {least} of its answers are right{keeps}."
-    )
-
-
-def _in_short_no_digits(networks: dict[RecipePlace, Confidence], plain: dict[RecipePlace, Confidence]) -> str:
-    """Say of how many pictures without a digit the worst network is sure, and the worst one without Bayes (`plain`)."""
-    most, with_baseline = _most(networks), _most(plain)
-    parts = [f"{share:.0f} % of the {name}" for name, share in most.items()]
-    holds = all(share <= 100 * (1 - SURE) for share in most.values())
-    than = (
-        f" (without Bayes: {listed([f'{share:.0f}' for share in with_baseline.values()])} %)" if with_baseline else ""
-    )
-    answer = "yes" if holds else "no"
-    return (
-        f"On pictures without a digit, {answer}: the worst network for each kind of picture is at least {LEVEL} sure "
-        f"of some digit in {listed(parts)}{than}."
-    )
+    """Answer the question in the page's title: for digits, and for pictures without a digit."""
+    return filled(sentences_of_file()["in_short"], values(inputs))
 
 
 def _bayesian(networks: dict[RecipePlace, Confidence]) -> dict[RecipePlace, Confidence]:
@@ -159,10 +121,6 @@ def _range(percentages: Iterable[float]) -> str:
 
 def _is_plain(approach: str) -> bool:
     return manifest(approach.removeprefix(MINE)).noise == "none"
-
-
-def _most(networks: dict[RecipePlace, Confidence]) -> dict[str, float]:
-    return {name: max(shares.values()) for name, shares in _sure_of(networks).items()}
 
 
 def sure(inputs: Inputs) -> str:
@@ -218,7 +176,7 @@ def _sure_of(corrected: dict[RecipePlace, Confidence]) -> dict[str, dict[str, fl
             place.approach: _mean(one.no_digits[name]) for place, one in corrected.items() if one.no_digits[name].n
         }
         for name in OOD_LABELS
-        if name in confidence_figure.MARKS
+        if name in SHOWN
     }
     return {name: shares for name, shares in found.items() if shares}
 
@@ -252,7 +210,7 @@ def _mean(sample: Samples) -> float:
 
 FINDINGS = (
     MainFinding("reports", "Do the reported numbers hold?", reports, end_results_figure.NAME, "headlines"),
-    MainFinding("sure", "Can a network be believed when it is 99 % sure?", sure, confidence_figure.NAME, "confidence"),
+    MainFinding("sure", "Can a network be believed when it is 99 % sure?", sure, sure_figure.NAME, "confidence"),
     MainFinding("worth", "How much does each mistake change?", worth, MISTAKES, "mistakes"),
 )
 

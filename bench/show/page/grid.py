@@ -141,8 +141,9 @@ def breakable(text: str) -> Markup:
 
 
 def coded(text: str) -> Markup:
-    """Return text whose parts between backticks are set as code."""
-    return Markup(re.sub("`([^`]+)`", r"<code>\1</code>", str(escape(visible(text)))))
+    """Return Markdown of one line: parts between backticks as code, between two asterisks as strong."""
+    code = re.sub("`([^`]+)`", r"<code>\1</code>", str(escape(visible(text))))
+    return Markup(re.sub(r"\*\*([^*]+)\*\*", r"<strong>\1</strong>", code))
 
 
 def _page_entry(entry: Entry, text: str, links: Links, is_verdict: bool) -> PageEntry:

@@ -28,7 +28,7 @@ LINES = (
     "status mlp --recipe corrected --profile smoke",
     "table accuracy --format md --profile full",
     "table confidence --only mine --baseline none --wide",
-    "figures confidence --format svg,png --to here --list",
+    "figures sure --format svg,png --to here --list",
     "report --no-figures --format html,md --output here",
     "compare here there --metric mnist/* --profile full,smoke --verify",
     "predict digit.png --approach mlp --rule entropy --draws 3 --figure here.png",

@@ -24,10 +24,10 @@ PLACES = (
     *("records", "records/mlp", RECORD, SCORES, ARCHIVE, "records/mlp.npz", "fits", "fits/KEY", POSTERIOR),
     *("fits/KEY/checkpoint.safetensors", "locks", "locks/KEY.lock", "locks/KEY.json"),
     *("derived_metrics", "tables", "tables/accuracy.md"),
-    *("report", "figures", "figures/confidence.svg", "shipped-fits", "shipped-fits/KEY"),
+    *("report", "figures", "figures/sure.svg", "shipped-fits", "shipped-fits/KEY"),
 )
 FIGURES = (
-    *("confidence", "roc", "entropy", "draws", "chopra2018-votes", "feldman2018-ood", "reliability", "risk-coverage"),
+    *("sure", "roc", "entropy", "draws", "chopra2018-votes", "feldman2018-ood", "reliability", "risk-coverage"),
     *("feldman2018-toys", "feldman2018-training-mlp", "alsibahi2019-uncertain-pyro_hidden_layer", "accuracy"),
     *("pruning", "cost", "chopra2018-verdicts"),
 )
