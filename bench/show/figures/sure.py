@@ -50,7 +50,10 @@ def make(inputs: Inputs) -> Iterator[Figure | Absent]:
     except BenchError as error:
         yield Absent(NAME, TITLE, FIELD, str(error))
         return
-    caption = f"{BELOW}. {_in_words(found)} Letters: without D and I, which are read as 0 and 1. {inputs.conditions(one.seeds[f'mnist/{SURE_OF}'] for one in found)}"
+    caption = (
+        f"{BELOW}. {_in_words(found)} Letters: without D and I, which are read as 0 and 1. "
+        f"{inputs.conditions(one.seeds[f'mnist/{SURE_OF}'] for one in found)}"
+    )
     draw = partial(_draw, found, pictures)
     yield Figure(NAME, TITLE, caption, FIELD, draw, narrow=partial(draw, layout=_NARROW))
 

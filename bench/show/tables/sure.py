@@ -142,11 +142,7 @@ def _table(
 ) -> Table:
     found = networks(inputs)
     shown = [samples for one in found for samples in one.seeds.values()]
-    lines = [
-        {"network": one.approach, "seeds": len(one.seeds[f"mnist/{SURE_OF}"].by_seed)}
-        | {f"{key} {what}": number for key, samples in sorted(one.seeds.items()) for what, number in _spread(samples)}
-        for one in found
-    ]
+    lines = [_line(one) for one in found]
     conditions = inputs.conditions(shown) if found else "No records."
     remarks = [*(note for note in notes if note), *_seeds(found)]
     return Table(name, title, caption, columns, rows, remarks, conditions, inputs.results.origin(), lines)
@@ -160,9 +156,12 @@ def _percent(share: float) -> float:
     return 100 * share
 
 
-def _spread(samples: Samples) -> Iterator[tuple[str, float | None]]:
-    yield "mean", samples.mean
-    yield "sd", samples.sd
+def _line(one: Network) -> dict[str, str | float | None]:
+    """Return mean and standard deviation of every number, as fractions, for machines."""
+    line: dict[str, str | float | None] = {"network": one.approach, "seeds": one.seeds[f"mnist/{SURE_OF}"].n}
+    for name, samples in sorted(one.seeds.items()):
+        line |= {name: samples.mean, f"{name} sd": samples.sd}
+    return line
 
 
 def _of_letters_like_digits(found: Sequence[Network]) -> str:
