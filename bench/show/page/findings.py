@@ -210,7 +210,7 @@ def _mean(sample: Samples) -> float:
 
 FINDINGS = (
     MainFinding("reports", "Do the reported numbers hold?", reports, end_results_figure.NAME, "headlines"),
-    MainFinding("sure", "Can a network be believed when it is 99 % sure?", sure, sure_figure.NAME, "confidence"),
+    MainFinding("sure", "Can a network be believed when it is 99 % sure?", sure, sure_figure.NAME, "sure"),
     MainFinding("worth", "How much does each mistake change?", worth, MISTAKES, "mistakes"),
 )
 

@@ -36,6 +36,7 @@ TOPICS = (
     Topic("numbers", "End results, documents, curves", ("headline", "verdict_summary")),
     Topic("against", "Against what: which recipes a number tells apart", ("alternatives",)),
     Topic("accuracies", "Accuracy: reported, measured alike, corrected", ("accuracy",), ("accuracy",)),
+    Topic("equal", "At least 99 % sure, and at equal coverage", ("coverage", "confidence")),
     Topic("calibration", "Calibration", ("calibration",), ("reliability",)),
     Topic("ood", "Out of distribution", ("ood", "detection"), ("entropy", "roc")),
     Topic("refusal", "Refusal", ("refusal",), ("risk-coverage",)),
