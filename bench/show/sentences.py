@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import statistics
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from functools import cache
 from pathlib import Path
@@ -15,6 +16,7 @@ from jinja2 import Environment, StrictUndefined, UndefinedError
 
 from bench.core.metric_table import SHARE_SURE
 from bench.core.toml import TomlTable, read_toml
+from bench.judge.comparison import CANNOT_TELL, CONFIRMED, CONTRADICTED
 from bench.judge.samples import Samples
 from bench.show.inputs import Inputs
 from bench.show.row_numbers import LETTERS, SURE_OF, WRONG_OF_SURE, accepted_at, wrong_at
@@ -54,6 +56,12 @@ def _down(percent: float, decimals: int) -> str:
     return f"{math.floor(float(percent) * 10**decimals) / 10**decimals:.{decimals}f}"
 
 
+def all_filled(inputs: Inputs) -> dict[str, str]:
+    """Return every sentence with the numbers of a results folder."""
+    numbers = values(inputs)
+    return {name: filled(one, numbers) for name, one in sentences().items()}
+
+
 @cache
 def sentences() -> Mapping[str, Sentence]:
     """Return the sentences by name."""
@@ -68,6 +76,11 @@ def values(inputs: Inputs) -> Mapping[str, float]:
     """
     found = networks(inputs)
     numbers: dict[str, float] = {"networks": sum(_is_bayesian(one) for one in found)}
+    outcomes = Counter(verdict.outcome for verdict in inputs.judgement.ends)
+    judged = {"confirmed": CONFIRMED, "contradicted": CONTRADICTED, "undecided": CANNOT_TELL}
+    if any(outcomes[outcome] for outcome in judged.values()):
+        numbers |= {name: outcomes[outcome] for name, outcome in judged.items()}
+        numbers["reports"] = len(inputs.judgement.ends)
     for kind, dataset in KINDS.items():
         numbers |= _of_all(kind, found, f"{dataset}/{SURE_OF}")
         if dataset != "mnist":

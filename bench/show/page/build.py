@@ -20,9 +20,10 @@ from bench.judge.results import Results, code_of, made_at
 from bench.show import outcomes
 from bench.show.page import evidence, sections
 from bench.show.page.content import ReportContent
-from bench.show.page.findings import FINDINGS, in_short
+from bench.show.page.findings import FINDINGS
 from bench.show.page.grid import PageTable, breakable, coded, page_table, shaded, strip
 from bench.show.page.links import Links, anchor, record_anchor
+from bench.show.sentences import all_filled
 from bench.show.tables.choice import candidates
 from bench.show.tables.files import write_tables
 from bench.show.tables.verdicts import DRAWING
@@ -63,7 +64,7 @@ def render_page(content: ReportContent) -> str:
         .get_template("page.html")
         .render(
             title=TITLE,
-            in_short=in_short(inputs),
+            short=all_filled(inputs),
             made=made_of(content.records, inputs.results),
             inputs=inputs,
             manifests=inputs.results.manifests,

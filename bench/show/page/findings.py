@@ -19,8 +19,7 @@ from bench.show.figures import sure as sure_figure
 from bench.show.figures.changes import MISTAKES
 from bench.show.inputs import Inputs
 from bench.show.page.worth import NOT_MEASURED, with_verb, worth
-from bench.show.sentences import filled, values
-from bench.show.sentences import sentences as sentences_of_file
+from bench.show.sentences import all_filled
 from bench.show.tables.blundell2015 import noise_left, worth_of_choices
 from bench.show.tables.blundell2015_answer import can_it_be_reproduced, in_one_line
 from bench.show.tables.confidence import Confidence, RecipePlace, confidence
@@ -97,11 +96,6 @@ def _curves(inputs: Inputs) -> Iterator[str]:
             f"Of {counted(len(found), 'training curve')}, {with_verb(confirmed, 'is', 'are')} confirmed and "
             f"{with_verb(len(contradicted), 'is', 'are')} contradicted{matters}{cannot}."
         )
-
-
-def in_short(inputs: Inputs) -> str:
-    """Answer the question in the page's title: for digits, and for pictures without a digit."""
-    return filled(sentences_of_file()["in_short"], values(inputs))
 
 
 def _bayesian(networks: dict[RecipePlace, Confidence]) -> dict[RecipePlace, Confidence]:
@@ -225,7 +219,7 @@ def sentences(inputs: Inputs) -> dict[str, str]:
         f"{PAPER}_pruning": noise_left(inputs.paper),
     }
     methods = {"methods": as_list(methods_answer(inputs)), "methods_short": methods_in_short(inputs)}
-    return {"in_short": in_short(inputs), **found, **methods, **paper}
+    return {**all_filled(inputs), **found, **methods, **paper}
 
 
 def as_list(points: Sequence[str]) -> str:
