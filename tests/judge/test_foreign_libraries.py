@@ -6,10 +6,9 @@ import sys
 import numpy as np
 import pytest
 
-from bench.judge.audit.libraries import numpyro_objectives, tensorflow_objectives
+from bench.judge.audit.libraries import library, numpyro_objectives, tensorflow_objectives
 from bench.judge.audit.libraries.examples import EXAMPLES
 from bench.judge.audit.libraries.foreign_audits import FOREIGN
-from bench.judge.audit.libraries.installed import library
 from elbo_audit.errors import MissingLibrary
 
 pytestmark = [  # two warnings about what TensorFlow Probability itself calls

@@ -10,8 +10,7 @@ from torch.distributions import Normal
 from torch.nn import functional
 
 from bench.data.torchvision_shim import make_importable
-from bench.judge.audit.libraries import objectives_more, setting
-from bench.judge.audit.libraries.installed import library
+from bench.judge.audit.libraries import library, objectives_more, setting
 from bench.judge.audit.libraries.objectives_more import TorchObjective
 
 N = 60_000

@@ -9,3 +9,26 @@ audited         the file of what was measured
 Each example is the objective of the library's README or tutorial, on the network 784-400-400-10 for 60,000 images, at
 the batch size of that text. It is audited as it is, and with one change that makes it an ELBO.
 """
+
+from __future__ import annotations
+
+import importlib
+import warnings
+from types import ModuleType
+
+from elbo_audit.errors import MissingLibrary
+
+EXTRA = "'bnn-uncertainty-bench[libraries]'"
+
+
+def library(module: str, install: str = EXTRA) -> ModuleType:
+    """Return a library's module; raises MissingLibrary that says what to install.
+
+    It is imported only here: no library is needed until its own example is audited.
+    """
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # we cannot mend a library's warnings about its own imports
+            return importlib.import_module(module)
+    except ImportError as error:
+        raise MissingLibrary(f"{module} cannot be imported ({error}); pip install {install}") from error

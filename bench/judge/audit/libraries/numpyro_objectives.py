@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from itertools import pairwise
 
+from bench.judge.audit.libraries import library
 from bench.judge.audit.libraries.examples import HUNDRED
 from bench.judge.audit.libraries.foreign import ForeignObjective, Rows, numbers
-from bench.judge.audit.libraries.installed import library
 
 INSTALL = "numpyro"
 SIZES = (3, 5, 5, 1)

@@ -19,10 +19,10 @@ from torch.distributions import Normal, kl_divergence
 from torch.nn import functional
 from torch.utils.data import DataLoader, TensorDataset
 
+from bench.judge.audit.libraries import library
 from bench.judge.audit.libraries.audited import LibraryAudit, ObjectiveAudit
 from bench.judge.audit.libraries.examples import BATCH, N_TRAIN, ROWS, Example
 from bench.judge.audit.libraries.foreign_audits import FOREIGN, audit_foreign
-from bench.judge.audit.libraries.installed import library
 from bench.judge.audit.libraries.objectives_more import MORE
 from bench.judge.audit.libraries.setting import SIZES, batches, network, seeded
 from elbo_audit.factors import Factor

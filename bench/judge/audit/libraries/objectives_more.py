@@ -15,8 +15,8 @@ from torch import Tensor, nn
 from torch.distributions import Normal, kl_divergence
 from torch.nn import functional
 
+from bench.judge.audit.libraries import library
 from bench.judge.audit.libraries.examples import BATCH, N_TRAIN
-from bench.judge.audit.libraries.installed import library
 from bench.judge.audit.libraries.setting import batches, network
 from elbo_audit.factors import Factor
 from elbo_audit.report import ElboReport

@@ -9,9 +9,9 @@ from collections.abc import Callable, Mapping, Sequence
 from types import ModuleType
 from typing import Protocol
 
+from bench.judge.audit.libraries import library
 from bench.judge.audit.libraries.examples import N_TRAIN, WINES
 from bench.judge.audit.libraries.foreign import SIZES, ForeignObjective, Rows, digits, numbers
-from bench.judge.audit.libraries.installed import library
 
 INSTALL = "tensorflow tensorflow-probability tf_keras"
 HIDDEN = (8, 8)  # of the Keras tutorial
