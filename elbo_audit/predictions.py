@@ -10,8 +10,7 @@ from torch import Tensor
 
 from elbo_audit.errors import AuditError
 from elbo_audit.findings import Finding, Seen
-from elbo_audit.noise import own_noise
-from elbo_audit.torch_objective import HALF
+from elbo_audit.torch_objective import HALF, own_noise
 
 CLOSE = 1e-3  # probability; reported numbers may be printed with three digits
 CLOSE_NATS = 10 * CLOSE  # nats; the same for an entropy

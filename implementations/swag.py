@@ -25,7 +25,7 @@ from torch import Tensor
 from bench.core.streams import normals_
 from bench.interface import Context, Noise, Posterior, Split, Task
 from implementations import _methods
-from implementations._visits import Visits
+from implementations._seeds import Visits
 
 
 @dataclass(frozen=True)

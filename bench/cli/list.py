@@ -85,7 +85,7 @@ def _print_record(key: str, results: Path, are_tables_asked: bool) -> int:
         raise ConfigError(f"{one_line(key, LONGEST)}: give the first letters of one record's key in {results}; {some}")
     if are_tables_asked:
         from bench.show.inputs import Inputs  # here and below: a list of approaches needs no table
-        from bench.show.screens.record import tables_with
+        from bench.show.screens.summary import tables_with
 
         (record,) = found
         print(shown(tables_with(record, Inputs(results, record.profile, record.device, record.precision))))

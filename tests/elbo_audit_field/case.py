@@ -1,8 +1,10 @@
-"""A case, its declaration, and the registry of all."""
+"""A case, its declaration, the registry of all, and rows of data for them."""
 
 import dataclasses
 import importlib
 from collections.abc import Callable
+
+import numpy as np
 
 FRAMEWORKS = ("torch", "pyro", "jax", "numpyro", "tfp")
 MISTAKES = ("weight", "entropy", "prior", "another KL", "likelihood", "rows", "gradient", "noise", "missing KL")
@@ -69,3 +71,29 @@ def cases(framework: str) -> list[Case]:
     for module in MODULES[framework]:
         importlib.import_module(f"{__package__}.{module}")
     return [each for each in REGISTRY.values() if each.framework == framework]
+
+
+def labelled(sizes: list[int], features: int, classes: int, seed: int) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Return batches of inputs [B, features] (float32) and labels [B] (int64) that follow them."""
+    rng = np.random.default_rng(seed)
+    to_logits = rng.normal(size=(features, classes))
+    batches = []
+    for size in sizes:
+        x = rng.normal(size=(size, features)).astype(np.float32)
+        y = (x @ to_logits + rng.gumbel(size=(size, classes))).argmax(1)
+        batches.append((x, y.astype(np.int64)))
+    return batches
+
+
+def measured(
+    sizes: list[int], features: int, outputs: int, seed: int, noise: float = 0.1
+) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Return batches of inputs [B, features] and targets [B, outputs], both float32, with Gaussian noise."""
+    rng = np.random.default_rng(seed)
+    slope = rng.normal(size=(features, outputs))
+    batches = []
+    for size in sizes:
+        x = rng.normal(size=(size, features)).astype(np.float32)
+        y = np.sin(x @ slope) + noise * rng.normal(size=(size, outputs))
+        batches.append((x, y.astype(np.float32)))
+    return batches

@@ -5,8 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.scipy.stats import norm
 
-from tests.elbo_audit_field.case import case
-from tests.elbo_audit_field.rows import labelled, measured
+from tests.elbo_audit_field.case import case, labelled, measured
 
 
 def gaussian(rng, *shape, scale=0.2):

@@ -9,8 +9,7 @@ from numpyro.distributions import constraints
 from numpyro.infer import Trace_ELBO, TraceMeanField_ELBO
 from numpyro.infer.autoguide import AutoMultivariateNormal, AutoNormal
 
-from tests.elbo_audit_field.case import case
-from tests.elbo_audit_field.rows import labelled, measured
+from tests.elbo_audit_field.case import case, labelled, measured
 
 
 @case("numpyro_plate_subsample", "numpyro", right=True, kl_per_epoch=1.0, truth="the plate scales the rows by N / B")

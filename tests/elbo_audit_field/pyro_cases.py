@@ -11,8 +11,7 @@ from pyro.nn import PyroModule, PyroSample
 from torch import nn
 from torch.distributions import constraints
 
-from tests.elbo_audit_field.case import case
-from tests.elbo_audit_field.rows import labelled, measured
+from tests.elbo_audit_field.case import case, labelled, measured
 from tests.elbo_audit_field.torch_cases import tensors
 
 

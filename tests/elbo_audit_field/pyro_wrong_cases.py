@@ -9,9 +9,8 @@ from pyro.infer import Trace_ELBO, TraceMeanField_ELBO
 from pyro.infer.autoguide import AutoDiagonalNormal, AutoNormal
 from torch.distributions import constraints
 
-from tests.elbo_audit_field.case import case
+from tests.elbo_audit_field.case import case, labelled, measured
 from tests.elbo_audit_field.pyro_cases import fresh
-from tests.elbo_audit_field.rows import labelled, measured
 from tests.elbo_audit_field.torch_cases import tensors
 
 

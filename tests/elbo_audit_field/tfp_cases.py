@@ -5,8 +5,7 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 import tf_keras
 
-from tests.elbo_audit_field.case import case
-from tests.elbo_audit_field.rows import labelled, measured
+from tests.elbo_audit_field.case import case, labelled, measured
 
 tfd, tfpl = tfp.distributions, tfp.layers
 

@@ -4,8 +4,7 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 import tf_keras
 
-from tests.elbo_audit_field.case import case
-from tests.elbo_audit_field.rows import labelled, measured
+from tests.elbo_audit_field.case import case, labelled, measured
 from tests.elbo_audit_field.tfp_cases import (
     BayesDense,
     bayes_dense_kl,

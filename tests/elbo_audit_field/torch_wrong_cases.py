@@ -5,8 +5,7 @@ import torch.nn.functional as F
 from torch import nn
 from torch.distributions import Normal, kl_divergence
 
-from tests.elbo_audit_field.case import case
-from tests.elbo_audit_field.rows import labelled, measured
+from tests.elbo_audit_field.case import case, labelled, measured
 from tests.elbo_audit_field.torch_cases import BlundellLinear, LogvarLinear, closed_kl, tensors
 
 

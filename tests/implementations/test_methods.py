@@ -14,7 +14,7 @@ from bench.interface import Task
 from bench.plan.recipes import build, profile, recipe_names, resolve
 from bench.plan.registry import manifest, of_group
 from implementations._kernels.layout import Layout, linearised
-from implementations._visits import Visits
+from implementations._seeds import Visits
 from implementations.mlp import Mlp
 from implementations.swag import SwagPosterior
 from implementations.temperature import best_temperature, exact_temperature

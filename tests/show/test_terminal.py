@@ -12,7 +12,7 @@ from bench.cli.main import COMMANDS, UNFOLDED, main
 from bench.core.project import RESULTS
 from bench.core.store import Store
 from bench.show.inputs import Inputs
-from bench.show.screens.record import tables_with
+from bench.show.screens.summary import tables_with
 from bench.show.table import Table
 from bench.show.tables.registry import TABLES, all_tables
 from bench.show.terminal import PIPE, Listing, narrowed, shown, text
