@@ -100,10 +100,11 @@ class _Layout(NamedTuple):
     breaks: tuple[str, str] = ("", "")  # words of title and subtitle before which a line begins
     title: float = 9.8
     columns: int = 3  # of the legend
+    label: float = 5  # least place of a label, percent: left of it stands the example
 
 
 _WIDE = _Layout(width=WIDTH, height=3.2, left=2.15, heading=0.8, side=0.44, mark=0.64)
-_NARROW = _Layout(NARROW, 4.7, 0.25, 1.35, 0.3, 0.78, breaks=("networks are", "of which"), title=9, columns=1)
+_NARROW = _Layout(NARROW, 4.7, 0.25, 1.35, 0.3, 0.78, breaks=("networks are", "of which"), title=9, columns=1, label=17)
 BOTTOM, RIGHT = 0.32, 0.3  # inches
 
 
@@ -122,7 +123,7 @@ def _draw(found: Sequence[Network], pictures: Sequence[Pixels], layout: _Layout 
     axes.spines["left"].set_visible(False)
     for row, (kind, picture) in enumerate(zip(KINDS, pictures, strict=True)):
         axes.axhline(row + 1, color=FAINT, linewidth=1.6 if row == 0 else 0.6)
-        _marks(axes, row + layout.mark, found, kind)
+        _marks(axes, row + layout.mark, layout.label, found, kind)
         top = BOTTOM + height * (1 - row / len(KINDS))
         _example(drawing, layout, top - height / len(KINDS) / 2, top, picture, kind)
     _heading(drawing, layout, found)
@@ -134,7 +135,7 @@ def _shares(layout: _Layout, x: float, y: float, width: float, height: float) ->
     return x / layout.width, y / layout.height, width / layout.width, height / layout.height
 
 
-def _marks(axes: Axes, at: float, found: Sequence[Network], kind: Kind) -> None:
+def _marks(axes: Axes, at: float, label: float, found: Sequence[Network], kind: Kind) -> None:
     """Draw one mark for each network, and write the numbers above them."""
     shares = {one.approach: _percent(one, kind) for one in found}
     for name, share in shares.items():
@@ -145,7 +146,7 @@ def _marks(axes: Axes, at: float, found: Sequence[Network], kind: Kind) -> None:
     if bayesian:
         low, high = bayesian[0], bayesian[-1]
         axes.plot([low, high], [at, at], color=LOOKS[BAYESIAN][1], linewidth=2, alpha=0.35, zorder=2)
-        texts.append((max((low + high) / 2, 5), _span(bayesian), LOOKS[BAYESIAN][1]))
+        texts.append((max((low + high) / 2, label), _span(bayesian), LOOKS[BAYESIAN][1]))
     for x, text, colour in texts:
         axes.text(x, at - 0.2, text, ha="center", va="bottom", color=colour, weight="bold", fontsize=9)
 
