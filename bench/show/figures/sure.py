@@ -41,7 +41,8 @@ KINDS = (
 
 def make(inputs: Inputs) -> Iterator[Figure | Absent]:
     """Give the figure."""
-    found = networks(inputs)
+    names = [f"{kind.dataset}/{SURE_OF}" for kind in KINDS]
+    found = [one for one in networks(inputs) if all(name in one.seeds for name in names)]
     if not any(one.approach == PLAIN for one in found) or len(found) < 2:
         yield Absent(NAME, TITLE, FIELD, inputs.not_run("mlp and another network, measured by protocol common"))
         return

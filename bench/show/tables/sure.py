@@ -101,23 +101,23 @@ def sure_table(inputs: Inputs) -> Table:
 def coverage_table(inputs: Inputs) -> Table:
     """Return a row for each network: its mistakes if every network answers the same share of the digits."""
     shown = {
-        "wrong of 75 %": (f"mnist/{wrong_at(FEW)}", TWO_DECIMALS),
-        "wrong of 90 %": (f"mnist/{wrong_at(MANY)}", TWO_DECIMALS),
+        "75 %": (f"mnist/{wrong_at(FEW)}", TWO_DECIMALS),
+        "90 %": (f"mnist/{wrong_at(MANY)}", TWO_DECIMALS),
         "letters": (f"{LETTERS}/{accepted_at(MANY)}", WHOLE),
         "clothes": (f"{CLOTHES}/{accepted_at(MANY)}", WHOLE),
         "noise": (f"{NOISE}/{accepted_at(MANY)}", WHOLE),
         "refused": (f"mnist/{REFUSED}", ONE_DECIMAL),
     }
-    turned = {"turned, right": "accuracy", "turned, sure": SHARE_SURE}
+    turned = {"turned": "accuracy", "sure": SHARE_SURE}
     return _table(
         inputs,
         "coverage",
         "If all networks answer equally often, which errs least?",
-        "Percent. Wrong of 75 %, of 90 %: wrong answers, if a network answers only these shares of the digits, the "
+        "Percent. 75 %, 90 %: wrong answers, if only these shares of the digits are answered, the "
         "surest first. Letters, clothes, noise: how many of them are answered with the threshold that answers 90 % of "
         "the digits. Refused: the fewest digits to refuse, least sure first, so that at most 1 % of the other answers "
-        "are wrong; the threshold is chosen on these digits with their labels. Turned: digits rotated by "
-        f"{TURNED} degrees; right answers, and those of which the network is at least 99 % sure.",
+        "are wrong; the threshold is chosen on these digits with their labels. Turned: right answers to "
+        f"digits rotated by {TURNED} degrees; sure: those of which the network is at least 99 % sure.",
         ["network", *shown, *turned],
         [
             [
