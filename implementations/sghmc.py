@@ -22,7 +22,7 @@ from torch import Tensor
 from bench.interface import Context, Noise, Posterior, Split, Task
 from implementations import _dense, _methods
 from implementations._posteriors import library, log_posterior
-from implementations._seeds import Visits
+from implementations.swag import Visits
 
 
 @dataclass(frozen=True)

@@ -14,9 +14,8 @@ from bench.interface import Task
 from bench.plan.recipes import build, profile, recipe_names, resolve
 from bench.plan.registry import manifest, of_group
 from implementations._kernels.layout import Layout, linearised
-from implementations._seeds import Visits
 from implementations.mlp import Mlp
-from implementations.swag import SwagPosterior
+from implementations.swag import SwagPosterior, Visits
 from implementations.temperature import best_temperature, exact_temperature
 from tests.close import DOUBLE, close
 from tests.golden.fits import in_double
