@@ -6,7 +6,7 @@ import re
 import shutil
 import subprocess
 import tomllib
-from pathlib import Path
+from pathlib import Path, PurePath
 
 import numpy as np
 import pytest
@@ -140,3 +140,13 @@ def test_a_wheel_holds_every_package():
     asked = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["packages"]
     folders = {file.parent for top in ("bench", "elbo_audit", "implementations") for file in (ROOT / top).rglob("*.py")}
     assert sorted(asked) == sorted(".".join(folder.relative_to(ROOT).parts) for folder in folders)
+
+
+def test_a_wheel_holds_every_other_file_of_the_packages():
+    asked = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["package-data"]
+    patterns = [f"{package.replace('.', '/')}/{name}" for package, names in asked.items() for name in names]
+    listing = ["git", "ls-files", "bench", "elbo_audit", "implementations"]
+    committed = subprocess.run(listing, cwd=TOP, capture_output=True, text=True, check=True).stdout.splitlines()
+    others = [name for name in committed if not name.endswith(".py")]
+    assert others
+    assert [name for name in others if not any(PurePath(name).match(one) for one in patterns)] == []
