@@ -174,8 +174,11 @@ class PyroSites:
     def kl(self, *batch: object) -> Tensor:
         """Return the latent sites' log q - log p without scales, the mean over the estimator's particles."""
         without = "neither model nor guide has a latent site; there is no KL to audit"
-        signed = lambda guide, model: _log_probs(guide, False) + [-term for term in _log_probs(model, False)]  # noqa: E731
-        return self._mean(batch, signed, without)
+
+        def terms(guide: Trace, model: Trace) -> list[Tensor]:
+            return _log_probs(guide, False) + [-term for term in _log_probs(model, False)]
+
+        return self._mean(batch, terms, without)
 
     def _mean(self, batch: Batch, terms_of: Callable[[Trace, Trace], list[Tensor]], without: str) -> Tensor:
         """Return the sum of terms, as the mean over particles; raises AuditError `without` any."""

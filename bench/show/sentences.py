@@ -6,21 +6,29 @@ The numbers are of the corrected networks, each the mean over trainings unless i
 from __future__ import annotations
 
 import math
-import statistics
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 
 from jinja2 import Environment, StrictUndefined, UndefinedError
 
-from bench.core.metric_table import SHARE_SURE
 from bench.core.toml import TomlTable, read_toml
 from bench.judge.comparison import CANNOT_TELL, CONFIRMED, CONTRADICTED
-from bench.judge.samples import Samples
 from bench.show.inputs import Inputs
 from bench.show.row_numbers import LETTERS, SURE_OF, WRONG_OF_SURE, accepted_at, wrong_at
-from bench.show.tables.sure import CALIBRATED, CLOTHES, FEW, MANY, NOISE, PLAIN, Network, networks
+from bench.show.tables.sure import (
+    CALIBRATED,
+    CLOTHES,
+    FEW,
+    MANY,
+    NOISE,
+    PLAIN,
+    TURNED_RIGHT,
+    TURNED_SURE,
+    Network,
+    networks,
+)
 
 FILE = Path(__file__).with_suffix(".toml")
 KINDS = {"digits": "mnist", "letters": LETTERS, "clothes": CLOTHES, "noise": NOISE}
@@ -56,6 +64,7 @@ def _down(percent: float, decimals: int) -> str:
     return f"{math.floor(float(percent) * 10**decimals) / 10**decimals:.{decimals}f}"
 
 
+@lru_cache(maxsize=1)  # the page and its findings ask for them
 def all_filled(inputs: Inputs) -> dict[str, str]:
     """Return every sentence with the numbers of a results folder."""
     numbers = values(inputs)
@@ -71,42 +80,30 @@ def sentences() -> Mapping[str, Sentence]:
 def values(inputs: Inputs) -> Mapping[str, float]:
     """Return every number by name, shares in percent; a number that was not measured is left out.
 
-    NAME_plain is of the ordinary network, NAME_calibrated of the same with a temperature; NAME_least, NAME_middle and
-    NAME_most are the least, the median and the largest of the Bayesian networks.
+    NAME_plain is of the ordinary network, NAME_calibrated of the same with a temperature; NAME_least and NAME_most are
+    the least and the largest of the Bayesian networks.
     """
-    found = networks(inputs)
-    numbers: dict[str, float] = {"networks": sum(_is_bayesian(one) for one in found)}
-    outcomes = Counter(verdict.outcome for verdict in inputs.judgement.ends)
-    judged = {"confirmed": CONFIRMED, "contradicted": CONTRADICTED, "undecided": CANNOT_TELL}
-    if any(outcomes[outcome] for outcome in judged.values()):
-        numbers |= {name: outcomes[outcome] for name, outcome in judged.items()}
-        numbers["reports"] = len(inputs.judgement.ends)
+    found, numbers = networks(inputs), _outcomes(inputs)
     for kind, dataset in KINDS.items():
-        numbers |= _of_all(kind, found, f"{dataset}/{SURE_OF}")
-        if dataset != "mnist":
-            numbers |= _of_all(f"{kind}90", found, f"{dataset}/{accepted_at(MANY)}")
-    numbers |= _of_all("wrong75", found, f"mnist/{wrong_at(FEW)}")
-    numbers |= _of_all("wrong90", found, f"mnist/{wrong_at(MANY)}")
-    for name, metric in (("turned_right", "accuracy"), ("turned_sure", SHARE_SURE)):
-        numbers |= _summary(name, {one.approach: one.turned[metric] for one in found})
-    wrong = [share for one in found if _is_bayesian(one) for share in one.seeds[f"mnist/{WRONG_OF_SURE}"].values]
+        numbers |= _summary(kind, found, f"{dataset}/{SURE_OF}")
+        numbers |= _summary(f"{kind}90", found, f"{dataset}/{accepted_at(MANY)}")
+    numbers |= _summary("wrong75", found, f"mnist/{wrong_at(FEW)}")
+    numbers |= _summary("turned_right", found, TURNED_RIGHT) | _summary("turned_sure", found, TURNED_SURE)
+    wrong = [share for one in found if one.is_bayesian for share in one.seeds[f"mnist/{WRONG_OF_SURE}"].values]
     return numbers | ({"worst_right": 100 * (1 - max(wrong))} if wrong else {})
 
 
-def _is_bayesian(one: Network) -> bool:
-    return one.approach not in SINGLE
+def _outcomes(inputs: Inputs) -> dict[str, float]:
+    """Return how many end results have each outcome; {} if none is judged."""
+    found = Counter(verdict.outcome for verdict in inputs.judgement.ends)
+    judged = {"confirmed": CONFIRMED, "contradicted": CONTRADICTED, "undecided": CANNOT_TELL}
+    numbers: dict[str, float] = {name: found[outcome] for name, outcome in judged.items()}
+    return numbers | {"reports": len(inputs.judgement.ends)} if any(numbers.values()) else {}
 
 
-def _of_all(name: str, found: Iterable[Network], number: str) -> dict[str, float]:
-    return _summary(name, {one.approach: one.seeds[number] for one in found if number in one.seeds})
-
-
-def _summary(name: str, samples: Mapping[str, Samples]) -> dict[str, float]:
-    """Return the percentages of the networks by name, from the samples of each approach."""
-    means = {approach: 100 * sample.mean for approach, sample in samples.items() if sample.mean is not None}
-    found = {f"{name}_{word}": means[approach] for approach, word in SINGLE.items() if approach in means}
-    bayesian = [mean for approach, mean in means.items() if approach not in SINGLE]
-    if bayesian:
-        found |= {f"{name}_least": min(bayesian), f"{name}_most": max(bayesian)}
-        found[f"{name}_middle"] = statistics.median(bayesian)
-    return found
+def _summary(name: str, found: Iterable[Network], key: str) -> dict[str, float]:
+    """Return the percentages of the networks by name, from the samples of this key."""
+    means = [(one, 100 * samples.mean) for one in found if (samples := one.seeds.get(key)) and samples.mean is not None]
+    single = {f"{name}_{SINGLE[one.approach]}": mean for one, mean in means if one.approach in SINGLE}
+    bayesian = [mean for one, mean in means if one.is_bayesian]
+    return single | ({f"{name}_least": min(bayesian), f"{name}_most": max(bayesian)} if bayesian else {})

@@ -7,8 +7,8 @@ tf = pytest.importorskip("tensorflow")
 tf_keras = pytest.importorskip("tf_keras")
 tfp = pytest.importorskip("tensorflow_probability")
 
-from elbo_audit import AuditError  # noqa: E402
-from elbo_audit.tensorflow_audits import TensorFlowObjective, audit_tensorflow  # noqa: E402
+from elbo_audit import AuditError  # noqa: E402 - after the checks that the frameworks are there
+from elbo_audit.tensorflow_audits import TensorFlowObjective, audit_tensorflow  # noqa: E402 - likewise
 
 N, B = 600, 20
 SOURCE = np.random.default_rng(0)

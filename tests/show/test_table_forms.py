@@ -214,7 +214,7 @@ def test_the_readme_is_brought_up_to_date_once(tmp_path):
     assert update_readme(path, named())
     assert not update_readme(path, named(), check=True)
     new = path.read_text()
-    assert new.startswith("# Title\n\n<!-- table:accuracy -->\n\n" + readme_body(small_accuracy()))
+    assert new.startswith("# Title\n\n<!-- table:accuracy -->\n" + readme_body(small_accuracy()))
     assert new.endswith("<!-- /table -->\nend\n")
     assert "old" not in new
     assert not update_readme(path, named())

@@ -10,6 +10,7 @@ import numpy as np
 
 from bench.core.errors import ConfigError
 from bench.measure.metrics.arrays import BoolArray, FloatArray
+from bench.measure.metrics.refusal import risk_by
 
 
 def wrong_among(confidence: FloatArray, hits: BoolArray, coverage: float) -> float:
@@ -20,8 +21,7 @@ def wrong_among(confidence: FloatArray, hits: BoolArray, coverage: float) -> flo
         hits: [N], whether the answer is right.
         coverage: the share of rows that are answered, above 0 and at most 1.
     """
-    answered = _answered(confidence, coverage)
-    return float((answered * ~hits).sum() / answered.sum())
+    return float(risk_by(confidence, hits).risk[_n_answers(len(confidence), coverage) - 1])
 
 
 def accepted(inside: FloatArray, outside: FloatArray, coverage: float) -> float:
@@ -34,10 +34,11 @@ def accepted(inside: FloatArray, outside: FloatArray, coverage: float) -> float:
         outside: [M], of out-of-distribution rows, on the same scale.
         coverage: the share of in-distribution rows that are answered, above 0 and at most 1.
     """
-    weights = _answered(inside, coverage)
-    threshold = inside[weights > 0].min()
-    at_threshold = weights[inside == threshold].mean()  # the share of rows at the threshold that are answered
-    return float((outside > threshold).mean() + at_threshold * (outside == threshold).mean())
+    wanted = _n_answers(len(inside), coverage)
+    threshold = np.sort(inside)[len(inside) - wanted]
+    above, tied = (inside > threshold).sum(), (inside == threshold).sum()
+    of_tied = (wanted - above) / tied  # the share of rows at the threshold that are answered
+    return float((outside > threshold).mean() + of_tied * (outside == threshold).mean())
 
 
 def refused_for(confidence: FloatArray, hits: BoolArray, risk: float) -> float | None:
@@ -45,21 +46,14 @@ def refused_for(confidence: FloatArray, hits: BoolArray, risk: float) -> float |
 
     The threshold is chosen on the rows themselves, with their labels. None: even the surest rows are wrong too often.
     """
-    order = np.argsort(-confidence, kind="stable")
-    _, group, size = np.unique(-confidence[order], return_inverse=True, return_counts=True)
-    mean_error = np.bincount(group.reshape(-1), ~hits[order]) / size
-    wrong = np.repeat(mean_error, size).cumsum() / np.arange(1, len(hits) + 1)
-    enough = np.flatnonzero(wrong <= risk)
-    return None if not len(enough) else float(1 - (enough[-1] + 1) / len(hits))
+    curve = risk_by(confidence, hits)
+    enough = curve.coverage[curve.risk <= risk]
+    return float(1 - enough[-1]) if len(enough) else None
 
 
-def _answered(confidence: FloatArray, coverage: float) -> FloatArray:
-    """Return how much each row counts, [N]: 1 or 0, or a share if rows at the threshold are tied."""
-    if not len(confidence) or not 0 < coverage <= 1:
+def _n_answers(n_rows: int, coverage: float) -> int:
+    if not n_rows or not 0 < coverage <= 1:
         raise ConfigError(
-            f"coverage {coverage} of {len(confidence)} rows was asked for; give rows, and a share above 0 and at most 1"
+            f"coverage {coverage} of {n_rows} rows was asked for; give rows, and a share above 0 and at most 1"
         )
-    wanted = max(1, round(coverage * len(confidence)))
-    threshold = np.sort(confidence)[len(confidence) - wanted]
-    above, tied = confidence > threshold, confidence == threshold
-    return np.asarray(above + tied * ((wanted - above.sum()) / tied.sum()))
+    return max(1, round(coverage * n_rows))

@@ -9,7 +9,7 @@ import numpy as np
 
 from bench.core.metric_table import FRACTION, metric
 from bench.core.reasons import Reason
-from bench.measure.metrics.arrays import BoolArray, FloatArray, Labels, as_labels
+from bench.measure.metrics.arrays import BoolArray, FloatArray, Labels
 from bench.measure.metrics.classification import row_hits
 
 if TYPE_CHECKING:
@@ -121,17 +121,20 @@ class RiskCoverage:
 
 
 def risk_coverage(probs: FloatArray, labels: Labels) -> RiskCoverage:
-    """Answer rows of probabilities [N, K] in the order of falling confidence (the largest probability).
+    """Answer rows of probabilities [N, K] in the order of falling confidence (the largest probability)."""
+    return risk_by(probs.max(axis=1), row_hits(probs, labels))
+
+
+def risk_by(confidence: FloatArray, hits: BoolArray) -> RiskCoverage:
+    """Answer rows in the order of falling confidence [N]; `hits` [N] says which answers are right.
 
     Rows of equal confidence have no order, so each gets the mean error of these rows. Because the curve is linear in
     the errors, this is the mean of the curves over all orders of these rows.
     """
-    truth = as_labels(labels, *probs.shape)
-    errors = probs.argmax(axis=1) != truth
-    _, group, size = np.unique(-probs.max(axis=1), return_inverse=True, return_counts=True)
-    mean_error = np.bincount(group.reshape(-1), errors) / size
-    answered = np.arange(1, len(truth) + 1)
-    return RiskCoverage(answered / len(truth), np.repeat(mean_error, size).cumsum() / answered)
+    _, group, size = np.unique(-confidence, return_inverse=True, return_counts=True)
+    mean_error = np.bincount(group.reshape(-1), ~hits) / size
+    answered = np.arange(1, len(hits) + 1)
+    return RiskCoverage(answered / len(hits), np.repeat(mean_error, size).cumsum() / answered)
 
 
 @metric(

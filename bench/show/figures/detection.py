@@ -47,12 +47,13 @@ def make(inputs: Inputs) -> Iterator[Figure | Absent]:
         for name, record in records.items()
     }
     sizes = {which: len(values) for found in scores.values() for which, values in found.items()}
+    kept = " and ".join(sorted({str(found[f"mnist/{SCORE}"].dtype) for found in map(inputs.scores, records.values())}))
     counted = ", ".join(f"{OOD_LABELS[which]} {sizes[which]:,}" for which in OOD_LABELS if which in sizes)
     conditions = inputs.conditions(list(records.values()))
     caption = (
         f"Share of images that are no digits ({counted}) whose predictive entropy is at or above a threshold, against "
         f"the share of the {sizes['mnist']:,} test digits that is, on a logarithmic axis. Grey: chance. Numbers: area "
-        f"under the curve on plain axes, as in the tables. Published recipes; entropies kept as float16. {conditions}"
+        f"under the curve on plain axes, as in the tables. Published recipes; entropies kept as {kept}. {conditions}"
     )
     yield Figure(ROC, ROC_TITLE, caption, FIELD, partial(_draw_roc, scores, records, inputs.results.approaches))
     caption = (

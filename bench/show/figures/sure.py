@@ -42,7 +42,8 @@ KINDS = (
 def make(inputs: Inputs) -> Iterator[Figure | Absent]:
     """Give the figure."""
     names = [f"{kind.dataset}/{SURE_OF}" for kind in KINDS]
-    found = [one for one in networks(inputs) if all(name in one.seeds for name in names)]
+    known = [one for one in networks(inputs) if one.approach in LOOKS or one.is_bayesian]
+    found = [one for one in known if all(name in one.seeds for name in names)]
     if not any(one.approach == PLAIN for one in found) or len(found) < 2:
         yield Absent(NAME, TITLE, FIELD, inputs.not_run("mlp and another network, measured by protocol common"))
         return
@@ -72,7 +73,7 @@ def _in_words(found: Sequence[Network]) -> str:
     parts = []
     for kind in KINDS:
         shares = {one.approach: _percent(one, kind) for one in found}
-        others = sorted(share for name, share in shares.items() if name not in (PLAIN, CALIBRATED))
+        others = sorted(share for name, share in shares.items() if name not in LOOKS)
         span = f", Bayesian networks {_span(others)}" if others else ""
         parts.append(f"{kind.title}: ordinary network {shares[PLAIN]:.0f} %{span}")
     return "; ".join(parts) + "."

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from bench.core.metric_table import SURE
 from bench.core.text import counted, listed
-from bench.data.manifest import OOD_LABELS
 from bench.judge.comparison import CANNOT_TELL, CONFIRMED, CONTRADICTED
-from bench.judge.samples import Samples
 from bench.judge.stats.papers import PAPER
-from bench.plan.registry import manifest
 from bench.show.figures import forest as end_results_figure
 from bench.show.figures import sure as sure_figure
 from bench.show.figures.changes import MISTAKES
@@ -22,12 +17,8 @@ from bench.show.page.worth import NOT_MEASURED, with_verb, worth
 from bench.show.sentences import all_filled
 from bench.show.tables.blundell2015 import noise_left, worth_of_choices
 from bench.show.tables.blundell2015_answer import can_it_be_reproduced, in_one_line
-from bench.show.tables.confidence import Confidence, RecipePlace, confidence
 from bench.show.tables.methods_answer import methods_answer, methods_in_short
-from bench.show.with_baseline import MINE
 
-SHOWN = ("letters", "fashion_mnist", "noise_gaussian")
-LEVEL = f"{100 * SURE:g} %"
 TESTED = (CONFIRMED, CONTRADICTED, CANNOT_TELL)
 
 
@@ -98,108 +89,9 @@ def _curves(inputs: Inputs) -> Iterator[str]:
         )
 
 
-def _bayesian(networks: dict[RecipePlace, Confidence]) -> dict[RecipePlace, Confidence]:
-    return {place: one for place, one in networks.items() if not _is_plain(place.approach)}
-
-
-def _span(samples: Iterable[Samples]) -> str:
-    """Return the smallest and the largest mean of percentages: "4 to 96 %"."""
-    return _range(map(_mean, samples))
-
-
-def _range(percentages: Iterable[float]) -> str:
-    """Return the smallest and the largest: "4 to 96 %", or "4 %" if both are shown alike."""
-    shown = [f"{one:.0f}" for one in sorted(percentages)]
-    return f"{' to '.join(dict.fromkeys((shown[0], shown[-1])))} %"
-
-
-def _is_plain(approach: str) -> bool:
-    return manifest(approach.removeprefix(MINE)).noise == "none"
-
-
 def sure(inputs: Inputs) -> str:
-    """Say how often networks that are at least 99 % sure are right, and how often they are sure without a digit."""
-    found = _classifiers(inputs)
-    corrected = _corrected(found)
-    if not corrected:
-        return NOT_MEASURED
-    return f"{_on_digits(found)} {_no_digits(corrected)}"
-
-
-def _classifiers(inputs: Inputs) -> dict[RecipePlace, Confidence]:
-    return {
-        place: one
-        for place, one in confidence(inputs).items()
-        if place.approach in inputs.classifiers() and one.right.mean is not None
-    }
-
-
-def _corrected(found: dict[RecipePlace, Confidence]) -> dict[RecipePlace, Confidence]:
-    return {place: one for place, one in found.items() if place.recipe == "corrected"}
-
-
-def _on_digits(found: dict[RecipePlace, Confidence]) -> str:
-    least = _rounded_down(min(_mean(one.right) for one in found.values()))
-    broken = [place for place, one in found.items() if one.expected_accuracy.is_broken]
-    said = (
-        f"For each of the {len(found)} networks, published and corrected: where it is at least {LEVEL} sure of a "
-        f"digit, at least {least} of its answers are right. It is that sure of "
-        f"{_span(one.digits for one in found.values())} of the digits ({_trainings(found.values())})."
-    )
-    if not broken:
-        return f"{said} None is right less often than its own probabilities say, beyond chance."
-    names = {place: f"{place.approach} {'as ' * (place.recipe == 'published')}{place.recipe}" for place in broken}
-    shown = [f"{names[one]} {_mean(found[one].expected):.2f} and {_mean(found[one].right):.2f} %" for one in broken]
-    bayesian = _bayesian(_corrected(found))
-    keeps = "; none of them is a corrected Bayesian one" if bayesian and not bayesian.keys() & set(broken) else ""
-    whose = with_verb(len(broken), "network is overconfident: its", "networks are overconfident: their")
-    return (
-        f"{said} {whose} own probabilities predict more right answers than there are (predicted and right: "
-        f"{'; '.join(shown)}){keeps}."
-    )
-
-
-def _rounded_down(percent: float) -> str:
-    return f"{math.floor(10 * percent) / 10:.1f} %"  # "at least" must hold
-
-
-def _sure_of(corrected: dict[RecipePlace, Confidence]) -> dict[str, dict[str, float]]:
-    """Return, for each set of pictures without a digit, the percentage on which each approach is sure."""
-    found = {
-        OOD_LABELS[name]: {
-            place.approach: _mean(one.no_digits[name]) for place, one in corrected.items() if one.no_digits[name].n
-        }
-        for name in OOD_LABELS
-        if name in SHOWN
-    }
-    return {name: shares for name, shares in found.items() if shares}
-
-
-def _no_digits(corrected: dict[RecipePlace, Confidence]) -> str:
-    found = _sure_of(corrected)
-    spans = [f"{_range(shares.values())} of the {name}" for name, shares in found.items()]
-    worst = {max(shares, key=shares.__getitem__) for shares in found.values()}
-    worst_of_all = ""
-    if len(worst) == 1 and len(corrected) > 1:
-        (name,) = worst
-        named = f"the network without Bayes, {name}," if _is_plain(name) else name
-        worst_of_all = f"; {named} is the worst on each kind"
-    return (
-        f"On pictures without a digit, the corrected networks are at least {LEVEL} sure of some digit in "
-        f"{listed(spans)}{worst_of_all}."
-    )
-
-
-def _trainings(found: Iterable[Confidence]) -> str:
-    counts = {one.right.n for one in found}
-    if counts == {1}:
-        return "one training each"
-    return f"means of {' to '.join(map(str, dict.fromkeys((min(counts), max(counts)))))} trainings"
-
-
-def _mean(sample: Samples) -> float:
-    assert sample.mean is not None
-    return sample.mean
+    """Say what networks do if all answer equally often, and of turned digits."""
+    return all_filled(inputs)["sure"]
 
 
 FINDINGS = (

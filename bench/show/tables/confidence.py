@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -25,7 +24,6 @@ PERCENT, CLOSE = Digits(decimals=1), Digits(decimals=2)  # of shares, and of sha
 RECIPES = ("published", "corrected")
 
 ROUNDING = 2.0**-12  # of a probability that is kept as float16, at most
-BROKEN = 0.001  # an expected accuracy is broken if so many wrong answers are less probable than this
 
 NO_SUCH_SET = MissingValue("no data", "this data set was not there when the record was made")
 NEVER = MissingValue("never", "it is that sure of no digit")
@@ -39,26 +37,11 @@ class RecipePlace(NamedTuple):
 
 
 class ExpectedAccuracy(NamedTuple):
-    """How many answers on digits are sure, how many of these are wrong, and how many wrong ones to expect.
-
-    The mean over seeds, if there are several.
-    """
+    """How many answers on digits are sure, how many of these are wrong, and how many wrong ones to expect."""
 
     answers: float  # of which the network is sure
     wrong: float
     expected: float  # wrong answers to expect at most: the sum of 1 - probability over the sure answers
-
-    @property
-    def is_broken(self) -> bool:
-        """Return whether chance hardly explains the wrong answers.
-
-        A number of independent events with known probabilities is about Poisson distributed if they are rare. Then
-        the probability of k or more, where m are expected, is the regularised incomplete gamma function P(k, m).
-        Means over seeds are judged as one seed: all see the same images, so their mistakes are not independent.
-        """
-        from scipy.special import gammainc  # here: no other table needs it
-
-        return bool(gammainc(self.wrong, self.expected) < BROKEN)
 
     @property
     def right(self) -> float | MissingValue:
@@ -79,7 +62,6 @@ class Confidence:
     right: Samples  # in percent of the digits that it is sure of
     expected: Samples  # in percent of the same digits, by the network's own probabilities, at least
     no_digits: Mapping[str, Samples]  # by data set
-    expected_accuracy: ExpectedAccuracy
     records: Sequence[Record]  # those that are counted
 
 
@@ -115,13 +97,11 @@ def _confidence(seeds: Mapping[str, tuple[Record, _Seed]]) -> Confidence:
     def share(dataset: str) -> Samples:
         return sample(lambda seed: seed.shares[dataset])
 
-    expected_accuracies = zip(*(seed.expected_accuracy for _, seed in seeds.values()), strict=True)
     return Confidence(
         share("mnist"),
         sample(lambda seed: seed.expected_accuracy.right),
         sample(lambda seed: seed.expected_accuracy.expected_right),
         {name: share(name) for name in OOD_LABELS},
-        ExpectedAccuracy(*map(statistics.fmean, expected_accuracies)),
         records,
     )
 

@@ -67,7 +67,7 @@ def update_readme(
 
     def renewed(block: re.Match[str]) -> str:
         kind, name = block["kind"], block["name"]
-        return f"<!-- {kind}:{name} -->\n\n{bodies[kind][name].rstrip()}\n\n<!-- /{kind} -->"
+        return f"<!-- {kind}:{name} -->\n{bodies[kind][name].rstrip()}\n<!-- /{kind} -->"
 
     new = _BLOCK.sub(renewed, old)
     if new != old and not check:

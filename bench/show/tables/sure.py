@@ -34,6 +34,7 @@ ONE_DECIMAL, TWO_DECIMALS = Digits(decimals=1), Digits(decimals=2)
 NOTHING = Samples(missing_value=NO_ROWS)
 CLOTHES, NOISE = "fashion_mnist", "noise_gaussian"
 TURNED = 90  # degrees
+TURNED_RIGHT, TURNED_SURE = "turned/right", "turned/sure"  # of digits rotated so
 FEW, MANY = 0.75, 0.9  # coverages
 
 
@@ -43,8 +44,8 @@ class Network:
 
     approach: str
     title: str
-    seeds: Mapping[str, Samples]  # by "SET/NAME" of `numbers_of_rows`
-    turned: Mapping[str, Samples]  # of digits turned by `TURNED` degrees, by metric
+    is_bayesian: bool  # its draws differ
+    seeds: Mapping[str, Samples]  # by "SET/NAME" of `numbers_of_rows`, and TURNED_RIGHT, TURNED_SURE
 
 
 @lru_cache(maxsize=1)  # two tables, a figure and sentences ask for it
@@ -67,9 +68,14 @@ def _network(inputs: Inputs, approach: str, recipe: str) -> Network:
 
     names = {name for found in numbers.values() for name in found} | {f"mnist/{SURE_OF}"}
     shifted = inputs.results.trained_run(approach, recipe, "shift")
-    turned = {name: gather(shifted, _reader(step_key(ROTATED, TURNED, name))) for name in ("accuracy", SHARE_SURE)}
+    turned = {
+        TURNED_RIGHT: gather(shifted, _reader(step_key(ROTATED, TURNED, "accuracy"))),
+        TURNED_SURE: gather(shifted, _reader(step_key(ROTATED, TURNED, SHARE_SURE))),
+    }
     entry = inputs.results.manifests.get(approach)
-    return Network(approach, (entry.in_words if entry else "") or approach, {one: sample(one) for one in names}, turned)
+    title = (entry.in_words if entry else "") or approach
+    is_bayesian = approach not in (PLAIN, CALIBRATED) and (entry is None or entry.noise != "none")
+    return Network(approach, title, is_bayesian, {one: sample(one) for one in names} | turned)
 
 
 def _reader(key: str) -> Callable[[Record], float | MissingValue]:
@@ -107,8 +113,9 @@ def coverage_table(inputs: Inputs) -> Table:
         "clothes": (f"{CLOTHES}/{accepted_at(MANY)}", WHOLE),
         "noise": (f"{NOISE}/{accepted_at(MANY)}", WHOLE),
         "refused": (f"mnist/{REFUSED}", ONE_DECIMAL),
+        "turned": (TURNED_RIGHT, WHOLE),
+        "sure": (TURNED_SURE, WHOLE),
     }
-    turned = {"turned": "accuracy", "sure": SHARE_SURE}
     return _table(
         inputs,
         "coverage",
@@ -118,15 +125,8 @@ def coverage_table(inputs: Inputs) -> Table:
         "the digits. Refused: the fewest digits to refuse, least sure first, so that at most 1 % of the other answers "
         "are wrong; the threshold is chosen on these digits with their labels. Turned: right answers to "
         f"digits rotated by {TURNED} degrees; sure: those of which the network is at least 99 % sure.",
-        ["network", *shown, *turned],
-        [
-            [
-                one.title,
-                *(_shown(one, name, 100, digits) for name, digits in shown.values()),
-                *(Measured(one.turned[name].converted(_percent), WHOLE, has_spread=False) for name in turned.values()),
-            ]
-            for one in networks(inputs)
-        ],
+        ["network", *shown],
+        [[one.title, *(_shown(one, name, 100, digits) for name, digits in shown.values())] for one in networks(inputs)],
         [],
     )
 
@@ -150,10 +150,6 @@ def _table(
 
 def _shown(one: Network, name: str, whole: float, digits: Digits) -> Measured:
     return Measured(one.seeds.get(name, NOTHING).converted(lambda share: whole * share), digits, has_spread=False)
-
-
-def _percent(share: float) -> float:
-    return 100 * share
 
 
 def _line(one: Network) -> dict[str, str | float | None]:
@@ -181,7 +177,7 @@ def _worst(found: Sequence[Network]) -> str:
     wrong = [
         (share, one.title, seed)
         for one in found
-        if one.approach not in (PLAIN, CALIBRATED)
+        if one.is_bayesian
         for seed, share in one.seeds[f"mnist/{WRONG_OF_SURE}"].by_seed.items()
     ]
     if not wrong:
