@@ -30,15 +30,19 @@ from bench.core.errors import ConfigError, check_known
 from bench.core.streams import StepNoise
 from bench.interface import Context, Noise, Posterior, Split, Task
 from implementations import _blundell, _seeds
-from implementations._kernels.flat_adam import FlatAdam
 from implementations._kernels.gaussian_posterior import GaussianPosterior
 from implementations._kernels.mixture_mlp import MixtureMlp
 from implementations._kernels.scale_mixture import ScaleMixture
+from implementations._kernels.two_rates import TwoRates
 
 PRIORS = ("scale_mixture", "gaussian")
-OPTIMISERS = ("sgd", "adam")
+TWO_RATES = "two-rates"
+OPTIMISERS = ("sgd", "adam", TWO_RATES)
 LIKELIHOODS = ("sum", "mean")
 KL_WEIGHTS = ("equal", "halving")
+RHO_RATE = 10.0  # of two-rates, which is Adam: the learning rate of rho over that of the means
+FALL, FALL_EPOCHS = 1 / 50, 500  # both fall to this share by one factor an epoch in so many epochs, and stay there
+KL_DRAWS = 10  # of two-rates: draws for the KL from a mixture after each epoch; from one Gaussian it is exact
 
 
 @dataclass(frozen=True)
@@ -53,7 +57,7 @@ class BlundellBbb(_blundell.PaperNetwork):
     mixture_wide_std: float = 1.0  # sigma1 = e^-0; the grid of -log sigma1 is 0, 1, 2
     mixture_narrow_std: float = 0.0009118819655545162  # sigma2 = e^-7; the grid of -log sigma2 is 6, 7, 8
     prior_std: float = 1.0  # of the Gaussian prior
-    optimiser: str = "sgd"  # or "adam", which needs another learning rate
+    optimiser: str = "sgd"  # or "adam", which needs another learning rate, or "two-rates": see RHO_RATE below
     likelihood: str = "sum"  # or "mean", over the batch; the KL keeps its weight, so that it counts B times as much
     kl_weights: str = "equal"  # 1/M, or "halving": 2^(M-i) / (2^M - 1)
     samples: int = 1  # draws a step; the grid is 1, 2, 5, 10
@@ -69,6 +73,13 @@ class BlundellBbb(_blundell.PaperNetwork):
             check_known(f"{kind} of blundell_bbb", known, given)
         if self.samples < 1:
             raise ConfigError(f"blundell_bbb was given {self.samples} samples a step; give 1 or more")
+
+    def rates(self, epoch: int) -> tuple[float, float]:
+        """Return the learning rates of mu and rho in an epoch, counted from 1."""
+        if self.optimiser != TWO_RATES:
+            return self.learning_rate, self.learning_rate
+        of_mu = self.learning_rate * FALL ** (min(epoch - 1, FALL_EPOCHS) / FALL_EPOCHS)
+        return of_mu, of_mu * RHO_RATE
 
     def seeds(self, train: Split, task: Task, ctx: Context) -> _seeds.Seeds:
         """See `_blundell.PaperNetwork.seeds`."""
@@ -92,22 +103,20 @@ class BbbSeed(_blundell.OneSeed):
         mu = _blundell.initial_weights(recipe.layout(task), ctx)
         rho = torch.full_like(mu, recipe.rho_start)
         self.network = MixtureMlp(recipe.layout(task), recipe.prior_of_weights(), recipe.batch_size, mu, rho)
-        self._gradient = torch.zeros_like(self.network.parameters)
-        self._adam = None
-        if recipe.optimiser == "adam":
-            self._adam = FlatAdam(self.network.parameters, self._gradient, recipe.learning_rate)
+        self._optimiser = TwoRates(self.network.parameters, recipe.optimiser != "sgd")
 
     def restore(self, states: Sequence[_seeds.State]) -> None:
         """See `_seeds.Seeds`."""
-        if self._adam is None:
-            self.network.parameters.copy_(states[0]["parameters"])
-        else:
-            self._adam.restore(*states)
+        self._optimiser.restore(states[0])
 
     def train(self, batches: Iterator[tuple[Tensor, Tensor]], n_batches: int, epoch: int) -> dict[str, float]:
-        """See `_blundell.OneSeed.train`; "complexity" is log q(w) - log p(w) of the last draw before the last step."""
+        """See `_blundell.OneSeed.train`; "complexity" is log q(w) - log p(w) of the last draw before the last step.
+
+        "kl", of two-rates, is the KL after the last step (`MixtureMlp.divergence`).
+        """
         noise = StepNoise(self.ctx.stream("noise", epoch))
-        is_fused = self._adam is None and self._recipe.samples == 1
+        self._optimiser.set_rates(*self._recipe.rates(epoch))
+        is_fused = self._recipe.samples == 1
         total, complexity = self.network.mu.new_zeros((), dtype=torch.float64), 0.0
         if is_fused:
             self.network.draw(noise)
@@ -120,12 +129,13 @@ class BbbSeed(_blundell.OneSeed):
                 total += self._gradient_of_draws(x, y, kl, noise)
             complexity = self.network.log_density_ratio().item() if is_last else 0.0
             if is_fused:
-                self.network.descend(kl, self._recipe.learning_rate, None if is_last else noise)
-            elif self._adam is None:
-                self.network.parameters.add_(self._gradient, alpha=-self._recipe.learning_rate)
+                self.network.descend(kl, self._optimiser, None if is_last else noise)
             else:
-                self._adam.step()
-        return {"train_nll": total.item(), "complexity": complexity}
+                self._optimiser.step()
+        found = {"train_nll": total.item(), "complexity": complexity}
+        if self._recipe.optimiser == TWO_RATES:
+            found["kl"] = self.network.divergence(StepNoise(self.ctx.stream("kl", epoch)), KL_DRAWS)
+        return found
 
     def _scale(self, y: Tensor) -> float:
         return 1.0 if self._recipe.likelihood == "sum" else 1 / len(y)
@@ -133,11 +143,11 @@ class BbbSeed(_blundell.OneSeed):
     def _gradient_of_draws(self, x: Tensor, y: Tensor, kl: float, noise: StepNoise) -> Tensor:
         """Set the gradient to the mean over the draws of a step; return their mean summed NLL, nats."""
         total = self.network.mu.new_zeros((), dtype=torch.float64)
-        self._gradient.zero_()
+        self._optimiser.gradient.zero_()
         for _ in range(self._recipe.samples):
             self.network.draw(noise)
             total += self.network.backpropagate(x, y, self._scale(y))
-            self.network.add_gradient(self._gradient, kl, 1 / self._recipe.samples)
+            self.network.add_gradient(self._optimiser.gradient, kl, 1 / self._recipe.samples)
         return total / self._recipe.samples
 
     def posterior(self, index: int) -> Posterior:
@@ -147,9 +157,8 @@ class BbbSeed(_blundell.OneSeed):
 
     def state(self, index: int) -> _seeds.State:
         """See `_seeds.Seeds`."""
-        if self._adam is not None:
-            return self._adam.state(index)
-        return {"parameters": self.network.parameters.to("cpu", copy=True)}
+        del index
+        return self._optimiser.state()
 
 
 def kl_weight(kind: str, number: int, n_batches: int) -> float:

@@ -188,7 +188,7 @@ OTHERS = (
     Others(NATS, "draw_nll geometric_nll train_nll"),
     Others(ENTROPY, "mean_network_entropy normalised_geometric_entropy"),
     Others(SIZE, "weights/std"),
-    Others(REAL, "toy/nll weights/mean complexity"),
+    Others(REAL, "toy/nll weights/mean complexity kl"),
 )
 _OTHER_UNITS: Mapping[str, Unit] = {name: one.unit for one in OTHERS for name in one.names.split()}
 

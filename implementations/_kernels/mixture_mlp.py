@@ -1,4 +1,4 @@
-"""Bayes by Backprop for a ReLU network with a mixture prior: one step of plain SGD, or a gradient, without autograd.
+"""Bayes by Backprop for a ReLU network with a mixture prior: one step of SGD or Adam, or a gradient, without autograd.
 
 Each weight is an independent Gaussian, w = mu + sigma eps with sigma = log(1 + e^rho) and eps ~ N(0, 1). With the prior
 p of `scale_mixture`, the loss of batch i is
@@ -16,6 +16,7 @@ Shapes: B rows, P scalar weights.
 
 from __future__ import annotations
 
+import math
 from types import ModuleType
 
 import numpy as np
@@ -28,6 +29,7 @@ from implementations._kernels.layout import Layout
 from implementations._kernels.loops import loops_for
 from implementations._kernels.relu_network import ReluNetwork
 from implementations._kernels.scale_mixture import ScaleMixture
+from implementations._kernels.two_rates import TwoRates
 
 
 class MixtureMlp:
@@ -43,6 +45,7 @@ class MixtureMlp:
         self.from_data = torch.zeros_like(self.mu)
         self._network = ReluNetwork(layout, self.weights, self.from_data, batch_size)
         self._loops = loops_for(self.mu, "mixture_loops")
+        self._none = np.empty(0, dtype=np.float32)  # Adam's moments where SGD descends
         self._prior = np.array([prior.std**-2, 2 * prior.steepness, prior.steepness, prior.offset], dtype=np.float32)
 
     def draw(self, noise: StepNoise) -> None:
@@ -51,22 +54,22 @@ class MixtureMlp:
             noise.normals_(self.epsilon)
             torch.addcmul(self.mu, softplus(self.rho), self.epsilon, out=self.weights)
         else:
-            self._pass(self._loops, 0.0, 0.0, noise, descends=False)
+            self._pass(self._loops, 0.0, None, noise)
 
     def backpropagate(self, x: Tensor, y: Tensor, scale: float) -> Tensor:
         """Return NLL(w) of the draw, nats, []; `from_data` is then G."""
         return self._network.differentiate(x, y, scale)
 
-    def descend(self, kl: float, learning_rate: float, noise: StepNoise | None) -> None:
-        """Take a step of SGD for the draw and its G, and draw the weights for the next step unless `noise` is None."""
+    def descend(self, kl: float, optimiser: TwoRates, noise: StepNoise | None) -> None:
+        """Take a step for the draw and its G, and draw the weights for the next step unless `noise` is None."""
         if self._loops is None:
-            gradient = torch.zeros_like(self.parameters)
-            self.add_gradient(gradient, kl, 1.0)
-            self.parameters.add_(gradient, alpha=-learning_rate)
+            optimiser.gradient.zero_()
+            self.add_gradient(optimiser.gradient, kl, 1.0)
+            optimiser.step()
             if noise is not None:
                 self.draw(noise)
         else:
-            self._pass(self._loops, kl, learning_rate, noise, descends=True)
+            self._pass(self._loops, kl, optimiser, noise)
 
     def add_gradient(self, gradient: Tensor, kl: float, share: float) -> None:
         """Add `share` times the gradient of the loss for (mu, rho) to `gradient` [2 P], in plain PyTorch."""
@@ -81,10 +84,33 @@ class MixtureMlp:
         log_q = -softplus(self.rho.double()).log().sum() - self.epsilon.double().square().sum() / 2
         return log_q - self.prior.log_density(self.weights)
 
-    def _pass(
-        self, loops: ModuleType, kl: float, learning_rate: float, noise: StepNoise | None, *, descends: bool
-    ) -> None:
+    def divergence(self, noise: StepNoise, n_draws: int) -> float:
+        """Return the KL of q from the prior, nats: in closed form for one Gaussian, otherwise the mean of some draws.
+
+        E log q(w) is -sum(log sigma) - P/2, and -E log p(w) = P log std + sum(mu^2 + sigma^2) / (2 std^2). For a
+        mixture, the mean of `n_draws` values of `log_density_ratio`; the last draw is then another one.
+        """
+        if self.prior.share == 1:
+            mu, sigma = self.mu.double(), softplus(self.rho.double())
+            squares = (mu.square() + sigma.square()).sum() / (2 * self.prior.std**2)
+            return (squares - sigma.log().sum()).item() + len(mu) * (math.log(self.prior.std) - 0.5)
+        total = 0.0
+        for _ in range(n_draws):
+            self.draw(noise)
+            total += self.log_density_ratio().item()
+        return total / n_draws
+
+    def _pass(self, loops: ModuleType, kl: float, optimiser: TwoRates | None, noise: StepNoise | None) -> None:
+        """Take a step unless `optimiser` is None, then draw unless `noise` is None."""
         vectors = [v.numpy() for v in (self.from_data, self.weights, self.epsilon, self.mu, self.rho)]
+        moments, rates = [self._none] * 4, [0.0, 0.0, 1.0]
+        if optimiser is not None and optimiser.adams:
+            of_mu, of_rho = (adam.advance() for adam in optimiser.adams)
+            moments = [v.numpy() for v in (*of_mu[:2], *of_rho[:2])]
+            rates = [of_mu[2], of_rho[2], of_mu[3]]
+        elif optimiser is not None:
+            rates = [*optimiser.rates, 1.0]
         key, row = (0, 0) if noise is None else noise.take_step()
-        rates = np.array([kl, learning_rate], dtype=np.float32)
-        loops.mixture_step(*vectors, rates, self._prior, descends, noise is not None, np.int64(key), np.int64(row))
+        numbers = np.array([kl, *rates], dtype=np.float32)
+        steps = (optimiser is not None, noise is not None)
+        loops.mixture_step(*vectors, *moments, numbers, self._prior, *steps, np.int64(key), np.int64(row))

@@ -68,7 +68,7 @@ def by_adam(name, recipe):
     """Not those that take steps of SGD or random walks."""
     sgd = ("dropout_fcn", "pyro_hidden_layer", "mxnet_bbb", "toy_mlp", "blundell_dropout", "blundell_sgd", "sghmc")
     if name == "blundell_bbb":
-        return approach_of(name, recipe).optimiser == "adam"
+        return approach_of(name, recipe).optimiser != "sgd"
     return name not in sgd
 
 

@@ -1,5 +1,6 @@
-"""The approaches after Blundell et al. 2015: gradients by autograd, the fused pass, masks, weights of the KL."""
+"""The approaches after Blundell et al. 2015: gradients by autograd, the KL, learning rates, masks, fits."""
 
+import dataclasses
 import math
 
 import pytest
@@ -7,7 +8,6 @@ import torch
 from torch.nn.functional import cross_entropy, linear, softplus
 
 from bench.core.errors import Unsupported
-from bench.core.noise import LANES
 from bench.core.streams import StepNoise
 from bench.interface import Split, Task
 from bench.measure.blundell2015 import LeavesNoise
@@ -16,8 +16,8 @@ from implementations._kernels.layout import Layout
 from implementations._kernels.mixture_mlp import MixtureMlp
 from implementations._kernels.relu_network import ReluNetwork
 from implementations._kernels.scale_mixture import ScaleMixture
-from tests.close import DOUBLE, EXP, SLOPE, SOFTPLUS, close, normals_bound
-from tests.close import UNIT as U
+from implementations._kernels.two_rates import TwoRates
+from tests.close import DOUBLE, close
 from tests.golden.fits import TraceContext
 
 SIZES = Layout((30, 70, 60, 5))  # 6,735 weights: two blocks of the compiled pass, the last of them not whole
@@ -87,104 +87,73 @@ def test_the_gradient_is_autograds(name):
     torch.testing.assert_close(0.01 * ratio.detach() + 0.5 * nll, loss.detach(), rtol=DOUBLE, atol=DOUBLE)
 
 
-# --- the compiled pass, which computes in float32 only ----------------------------------------------------------------
-
-TINY = 1e-30  # exp32 ends at e^-87 and e^88
-KL, RATE = 0.5, 0.25  # exact in float32; the steps are so large that every term shows in the rounded parameters
+# --- the KL and learning rates ----------------------------------------------------------------------------------------
 
 
-def descent_bounds(prior, before, grad, weights, epsilon):
-    """Return how far mu and rho may be from those of float64 after one compiled step, in `_descend`'s order.
-
-    Each product and each sum rounds once, a quotient twice at most, and so do the constants of the prior.
-    """
-    mu, rho = before.chunk(2)
-    # exponent of the share: square, two products, constant; offset; difference. Beyond 100 both shares are below TINY
-    exponent = (prior.steepness * weights.square()).clamp(max=100)
-    off = torch.expm1(5 * U * (exponent + abs(prior.offset)))
-    share = torch.sigmoid(prior.offset - exponent)
-    share_error = share * ((1 - share) * (off + EXP + off * EXP) + 3 * U) + TINY
-    # wide + narrow share: two constants, a product, a sum
-    wide, narrow = prior.std**-2, 2 * prior.steepness
-    pull = wide + narrow * share
-    pull_error = U * wide + narrow * (share_error + 2 * U * share) + U * pull
-    # g = grad + kl w pull
-    push = KL * weights * pull
-    g = grad + push
-    g_error = KL * weights.abs() * (pull_error + 2 * U * pull) + U * (grad.abs() + push.abs())
-    mu_error = RATE * (g_error + U * g.abs()) + U * (mu.abs() + RATE * g.abs())
-    # (g epsilon - kl / sigma) slope
-    sigma, slope = softplus(rho), torch.sigmoid(rho)
-    left, right = (g * epsilon).abs(), KL / sigma
-    inner = epsilon.abs() * g_error + U * left + (SOFTPLUS + 2 * U) * right + U * (left + right)
-    step = RATE * slope * (inner + (SLOPE + 2 * U) * (left + right))
-    rho_error = step + U * (rho.abs() + RATE * slope * (left + right))
-    return torch.cat([mu_error, rho_error])
+def test_the_kl_from_one_gaussian_is_torchs():
+    made = network(PRIORS["gaussian"], torch.float64)
+    prior = torch.distributions.Normal(torch.zeros_like(made.mu), torch.full_like(made.mu, 0.7))
+    own = torch.distributions.Normal(made.mu, softplus(made.rho))
+    expected = torch.distributions.kl_divergence(own, prior).sum().item()
+    assert made.divergence(StepNoise(1), 1) == pytest.approx(expected, rel=RATIO)  # tolerance: as for the ratio
 
 
-def check_draw(fused, expected_noise):
-    """Check the noise of the last compiled draw, and the weights that it gives."""
-    size = len(fused.mu)
-    epsilon, mu, rho = fused.epsilon.double(), fused.mu.double(), fused.rho.double()
-    # tolerance: elementwise, derived in `normals_bound`
-    assert bool(((epsilon - expected_noise[:size]).abs() <= normals_bound(expected_noise)[:size]).all())
-    sigma = softplus(rho)
-    weights = mu + sigma * epsilon
-    bound = sigma * epsilon.abs() * (SOFTPLUS + U) + U * (mu.abs() + (sigma * epsilon).abs()) + TINY
-    # tolerance: elementwise; the softplus, a product and a sum
-    assert bool(((fused.weights.double() - weights).abs() <= bound).all())
+def test_the_kl_from_a_mixture_is_the_mean_of_draws():
+    made = network(MIXTURE, torch.float64)
+    ratios, noise = [], StepNoise(4)
+    for _ in range(3):
+        made.draw(noise)
+        ratios.append(made.log_density_ratio().item())
+    assert made.divergence(StepNoise(4), 3) == close(sum(ratios) / 3)
+    assert len({*ratios}) == 3
 
 
-def check_fused_pass(prior, loops=None):
-    """Check two steps of the compiled pass, of other loops if given, against plain PyTorch in float64.
-
-    Before each step, plain PyTorch gets the compiled state, which float64 holds exactly. So a difference is that of one
-    step's roundings.
-    """
-    fused, plain = network(prior), network(prior, torch.float64)
-    assert fused._loops is not None
-    assert plain._loops is None
-    fused._loops = loops or fused._loops
-    sources = StepNoise(11), StepNoise(11)
-    noise = torch.empty(-(-SIZES.n_weights // (4 * LANES)) * 4 * LANES, dtype=torch.float64)  # of whole blocks
-    fused.draw(sources[0])
-    check_draw(fused, sources[1].normals_(noise))
-    for is_last in (False, True):
-        fused.backpropagate(*batch(), 1.0)
-        for vector in ("parameters", "epsilon", "weights", "from_data"):
-            getattr(plain, vector).copy_(getattr(fused, vector))
-        bounds = descent_bounds(prior, plain.parameters, plain.from_data, plain.weights, plain.epsilon)
-        plain.descend(KL, RATE, None)
-        fused.descend(KL, RATE, None if is_last else sources[0])
-        # tolerance: elementwise, derived in `descent_bounds`
-        assert bool(((fused.parameters.double() - plain.parameters).abs() <= bounds).all())
-        if not is_last:
-            check_draw(fused, sources[1].normals_(noise))
-    assert torch.equal(fused.epsilon, plain.epsilon.float())  # copied from it: the last step draws nothing
-    assert torch.equal(fused.weights, plain.weights.float())
-    assert sources[0].take_step() == (11, 2)  # two rows of its stream are used
+def test_learning_rates_fall_by_one_factor_to_a_fiftieth_and_then_stay():
+    recipe = blundell_bbb.BlundellBbb(learning_rate=0.5, optimiser="two-rates")
+    rates = [recipe.rates(epoch) for epoch in (1, 251, 501, 502, 1000)]
+    assert [of_mu for of_mu, _ in rates] == close([0.5, 0.5 / math.sqrt(50), 0.01, 0.01, 0.01])
+    assert [of_rho for _, of_rho in rates] == close([5, 5 / math.sqrt(50), 0.1, 0.1, 0.1])
+    for optimiser in ("sgd", "adam"):
+        assert blundell_bbb.BlundellBbb(optimiser=optimiser).rates(600) == (1e-3, 1e-3)
 
 
-@pytest.mark.parametrize("name", PRIORS)
-def test_the_fused_pass_takes_the_plain_steps(name):
-    check_fused_pass(PRIORS[name])
+@pytest.mark.parametrize("is_adam", [False, True], ids=["sgd", "adam"])
+def test_steps_with_two_rates_are_torchs_and_go_on_from_a_state(is_adam):
+    kind = torch.optim.Adam if is_adam else torch.optim.SGD
+    mine, theirs = network(MIXTURE, torch.float64), network(MIXTURE, torch.float64)
+    halves = [theirs.mu.requires_grad_(), theirs.rho.requires_grad_()]
+    expected = kind([{"params": [half], "lr": rate} for half, rate in zip(halves, (0.25, 0.125), strict=True)])
+    optimiser = TwoRates(mine.parameters, is_adam)
+    for step in range(3):
+        gradient = torch.linspace(-1, 1 + step, len(mine.parameters), dtype=torch.float64)
+        if step == 2:  # another one goes on
+            state = optimiser.state()
+            mine.parameters.zero_()
+            optimiser = TwoRates(mine.parameters, is_adam)
+            optimiser.restore(state)
+        optimiser.set_rates(0.25, 0.125)
+        optimiser.gradient.copy_(gradient)
+        optimiser.step()
+        for half, of_half in zip(halves, gradient.chunk(2), strict=True):
+            half.grad = of_half
+        expected.step()
+    torch.testing.assert_close(mine.parameters, torch.cat(halves).detach(), rtol=DOUBLE, atol=DOUBLE)
 
 
-def test_several_threads_take_the_same_steps(monkeypatch):
-    monkeypatch.setattr("bench.core.noise_loops.SERIAL_BELOW", 100)  # so that two threads share even this small network
-    results = []
-    before = torch.get_num_threads()
-    try:
-        for threads in (1, 2):
-            torch.set_num_threads(threads)
-            made, source = network(MIXTURE), StepNoise(2)
-            made.draw(source)
-            made.from_data.copy_(torch.linspace(-1, 1, SIZES.n_weights))
-            made.descend(0.05, 1e-3, source)
-            results.append((made.parameters.clone(), made.weights.clone()))
-    finally:
-        torch.set_num_threads(before)
-    assert all(torch.equal(one, two) for one, two in zip(*results, strict=True))
+def test_a_fit_with_two_rates_keeps_its_kl_after_every_epoch():
+    x, y = batch(40, torch.float64)
+    train, task = Split("train50k", x, y, torch.arange(len(x))), Task("classification", 5, 40, 30)
+    with_kl, without = (TraceContext(4) for _ in range(2))
+    recipe = blundell_bbb.BlundellBbb(epochs=2, batch_size=16, hidden_units=7, prior="gaussian", optimiser="two-rates")
+    fitted = recipe.fit(train, task, with_kl).arrays()
+    dataclasses.replace(recipe, optimiser="adam").fit(train, task, without)
+    own = torch.distributions.Normal(fitted["mu"], fitted["sigma"])
+    prior = torch.distributions.Normal(torch.zeros_like(own.loc), torch.ones_like(own.loc))
+    expected = torch.distributions.kl_divergence(own, prior).sum().item()
+    # tolerance: fewer terms than above, each as there
+    assert with_kl.traces[2]["mnist/train50k/kl"] == pytest.approx(expected, rel=RATIO)
+    assert "mnist/train50k/kl" in with_kl.traces[1]
+    assert without.traces[2].keys() == {"mnist/train50k/train_nll", "mnist/train50k/complexity"}
 
 
 # --- masks, weights of the KL, fits -----------------------------------------------------------------------------------

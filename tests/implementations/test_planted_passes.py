@@ -12,7 +12,8 @@ pytest.importorskip("bench.core.noise_loops", reason="numba is not installed")
 from bench.core import noise_loops
 from implementations._kernels import layer_loops, mixture_loops, sampled_mlp, weight_loops
 from tests.core.test_noise import test_compiled_numbers_are_the_plain_ones as numbers
-from tests.implementations.test_blundell import MIXTURE, check_fused_pass
+from tests.implementations.test_blundell import MIXTURE
+from tests.implementations.test_mixture_pass import check_fused_pass
 from tests.implementations.test_weight_loops import test_a_compiled_step_is_the_float64_one as a_step_of_adam
 
 PLANTED = {
@@ -33,6 +34,7 @@ PLANTED = {
     "the sum of log sigma": (weight_loops, "log_sigma += log32(sigma)", "log_sigma += log32(sigma) * float32(0.999)"),
     "the narrow prior's share": (mixture_loops, "wide + narrow * share", "wide + narrow * share * float32(0.999)"),
     "the entropy": (mixture_loops, "kl / sigma", "kl / sigma * float32(0.999)"),
+    "the rate of rho": (mixture_loops, "v_rho[a:b], rates[2]", "v_rho[a:b], rates[2] * float32(0.999)"),
 }
 
 
@@ -59,7 +61,8 @@ def test_an_unchanged_copy_passes(planted, monkeypatch):
 
 @pytest.mark.parametrize("planted", ["nothing, with a mixture"], indirect=True)
 def test_an_unchanged_copy_of_the_mixtures_pass_passes(planted):
-    check_fused_pass(MIXTURE, planted)
+    for is_adam in (False, True):
+        check_fused_pass(MIXTURE, planted, is_adam)
 
 
 @pytest.mark.parametrize("planted", ["nothing, in a layer", "the variance", "the gradient"], indirect=True)
@@ -93,3 +96,9 @@ def test_in_a_step_of_adam(planted, monkeypatch):
 def test_in_a_step_of_sgd(planted):
     with pytest.raises(AssertionError):
         check_fused_pass(MIXTURE, planted)
+
+
+@pytest.mark.parametrize("planted", ["the narrow prior's share", "the entropy", "the rate of rho"], indirect=True)
+def test_in_a_step_of_adam_with_a_mixture(planted):
+    with pytest.raises(AssertionError):
+        check_fused_pass(MIXTURE, planted, is_adam=True)
