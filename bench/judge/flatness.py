@@ -52,10 +52,11 @@ def flatness(data: Sequence[float], kl: Sequence[float]) -> Flatness | None:
     return Flatness(change, math.sqrt(2 * variance / half), data[-1], kl[-1])
 
 
-def flatness_of(record: Record, n_train: int) -> Flatness | None:
-    """Judge a record whose epochs have "train_nll", nats a row, and "kl", or else "complexity", which is of one draw.
+def terms_of(record: Record, n_train: int) -> tuple[list[float], list[float]] | None:
+    """Return the data term and the KL after each epoch, nats; None if an epoch lacks one.
 
-    `n_train`: number of training rows. None where the record has no KL or has fewer than 100 epochs.
+    A record has the data term as "train_nll", nats a row, and the KL as "kl", or else as "complexity", of one draw.
+    `n_train`: number of training rows.
     """
     data, kl = [], []
     for epoch in record.epochs:
@@ -65,4 +66,4 @@ def flatness_of(record: Record, n_train: int) -> Flatness | None:
             return None
         data.append(n_train * nll)
         kl.append(divergence)
-    return flatness(data, kl)
+    return data, kl

@@ -1,9 +1,14 @@
-"""When an objective counts as flat: blocks of 50 epochs, standard errors of ten-epoch blocks, worked by hand."""
+"""When an objective counts as flat, worked by hand; what is said of the fits after Blundell et al. 2015."""
 
 import pytest
 
-from bench.judge.flatness import flatness, flatness_of
+from bench.judge.flatness import flatness, terms_of
+from bench.judge.stats.papers import load_papers, paper_claims, paper_verdicts
+from bench.show.tables.blundell2015 import blundell_table
+from bench.show.tables.blundell2015_answer import can_it_be_reproduced, in_one_line
+from bench.show.tables.blundell2015_objective import objective
 from tests.close import close
+from tests.judge.claims import results
 from tests.synthetic import record
 
 
@@ -62,13 +67,99 @@ def epochs(**metrics):
 def test_a_record_has_its_data_term_a_row_and_the_kl_of_one_draw_unless_it_has_a_better_one():
     one_draw = record("blundell_bbb", "published", epochs=epochs(train_nll=0.1, complexity=900.0))
     both = record("blundell_bbb", "published", epochs=epochs(train_nll=0.1, complexity=900.0, kl=901.0))
-    assert flatness_of(one_draw, 50_000).data == close(5_000)
-    assert flatness_of(one_draw, 50_000).kl == 900
-    assert flatness_of(both, 50_000).kl == 901
-    for without in (epochs(train_nll=0.1), epochs(complexity=900.0), []):
-        assert flatness_of(record("blundell_bbb", "published", epochs=without), 50_000) is None
+    assert terms_of(one_draw, 50_000) == (close([5_000] * 100), [900] * 100)
+    assert terms_of(both, 50_000)[1] == [901] * 100
+    for without in (epochs(train_nll=0.1), epochs(complexity=900.0)):
+        assert terms_of(record("blundell_bbb", "published", epochs=without), 50_000) is None
 
 
 def test_an_objective_that_does_not_move_at_all_is_not_called_flat():
     """Its standard error is 0, and no change is less: such numbers are no record of a fit with draws."""
     assert not flatness([1.0] * 100, [10.0] * 100).is_flat
+
+
+# --- sentences about fits ---------------------------------------------------------------------------------------------
+
+
+def fits(recipe, kls, change=0.0, n_fits=2):
+    """Return fits of 201 epochs; these are the KLs of epochs 1, 101 and 201. The last 50 ELBOs are higher by `change`.
+
+    The data term is 5,000 nats, and scatters so that ten-epoch blocks have the means of `STILL`.
+    """
+    kl = [kls[0]] * 100 + [kls[1]] * 100 + [kls[2]]
+    kl[101:200] = [kls[2]] * 99
+    scatter = [0.0] * 101 + [-part for part in (*STILL, *(change + one for one in STILL)) for _ in range(10)]
+    epochs = [
+        {
+            "epoch": epoch,
+            "mnist/train50k/train_nll": (5_000 + noise) / 50_000,
+            "mnist/train50k/kl": one,
+            "mnist/test10k/error": 0.03 if epoch > 101 else 0.5,
+        }
+        for epoch, (one, noise) in enumerate(zip(kl, scatter, strict=True), start=1)
+    ]
+    errors = {"mnist/test10k/error": 0.028, "mnist/test10k/error_of_draws": 0.029}
+    return [record("blundell_bbb", recipe, seed=seed, metrics=errors, epochs=epochs) for seed in range(n_fits)]
+
+
+def test_the_sentences_begin_with_the_objective_of_the_published_recipe():
+    """50,000 log 10 = 115,129. The last data term is 5,000 - 100 - 40."""
+    made = results(fits("published", (200_000.0, 180_000.0, 150_000.0), change=100.0))
+    first, own = objective(made)
+    assert first == (
+        "As published, the objective has not converged: with 400 units its ELBO is flat in 0 of 2 fits. After 201 "
+        "epochs the KL is 150,000 nats and the data term 4,860 (a network that guesses has 115,129 nats in all); in "
+        "the last 100 epochs the KL changed by -30,000 nats, in the 100 before by -20,000."
+    )
+    assert own.startswith("Fits with a learning rate of its own for rho have not run yet")
+    assert can_it_be_reproduced(made)[:2] == [first, own]
+    assert in_one_line(made).startswith("As published, the objective has not converged: with 400 units its ELBO is ")
+
+
+def test_a_flat_objective_is_called_converged_and_one_flat_fit_of_two_is_not():
+    flat = fits("published", (10_000.0,) * 3)
+    (said, _) = objective(results(flat))
+    assert said.startswith("As published, the objective has converged: with 400 units its ELBO is flat in 2 of 2 fits.")
+    assert "guesses" not in said
+    mixed = [flat[0], fits("published", (10_000.0,) * 3, change=100.0)[1]]
+    assert (
+        "has not converged in every fit: with 400 units its ELBO is flat in 1 of 2 fits" in objective(results(mixed))[0]
+    )
+
+
+def test_fits_with_an_own_rate_for_rho_say_whether_they_are_flat_and_how_they_err():
+    published = fits("published", (200_000.0, 180_000.0, 150_000.0))
+    own = fits("published+gaussian-prior+own-rates", (10_000.0,) * 3)
+    assert objective(results(published, own))[1] == (
+        "With a learning rate of its own for rho: one Gaussian, flat in 2 of 2 fits, KL 10,000 and data term 4,960 "
+        "nats, mistakes 2.80 % (means), 2.90 % (draws) and 3.00 % (last-100)."
+    )
+
+
+def test_the_table_says_the_rule_and_a_line_for_each_recipe():
+    table = blundell_table(results(fits("published", (10_000.0,) * 3, change=15.0)))
+    assert (
+        "differ by less than 2 standard errors, made from blocks of 10 epochs, and by less than 0.5 % of"
+        in table.caption
+    )
+    assert (
+        "ELBO of the scale mixture, 400 units: flat in 2 of 2 fits; the last two blocks differ by 15 nats (standard "
+        "error 10); at the end the data term is 4,945, the KL 10,000 (means of the fits)."
+    ) in table.notes
+
+
+def test_records_without_a_kl_or_with_few_epochs_say_nothing():
+    short = [record("blundell_bbb", "published", epochs=epochs(train_nll=0.1, kl=5.0)[:99])]
+    for made in (results(), results(short), results([record("blundell_bbb", "published", epochs=epochs(kl=5.0))])):
+        assert objective(made) == []
+        assert not [note for note in blundell_table(made).notes if note.startswith("ELBO")]
+
+
+def test_the_mean_of_the_last_100_epochs_is_an_interpretation():
+    claim = next(one for one in paper_claims(load_papers()) if one.paper.id == "blundell2015.t1.bbb_mixture.400")
+    made = results(fits("published", (10_000.0,) * 3, n_fits=5))
+    found = {one.interpretation: one.verdict.sample for one in paper_verdicts([claim], made)}
+    assert found["last-100"].values == close((0.03,) * 5)
+    assert found["means"].values == (0.028,) * 5
+    few = [record("blundell_bbb", "published", epochs=epochs(kl=5.0)[:99], metrics={"mnist/test10k/error": 0.02})]
+    assert not {one.interpretation: one.verdict.sample for one in paper_verdicts([claim], results(few))}["last-100"].n

@@ -238,12 +238,3 @@ def test_the_other_methods_stand_beside_the_mixture_seed_by_seed():
     assert "ours and the paper's: plain SGD 1.66 and 1.83 %." in said
     assert "With plain SGD, beside the scale mixture, the order is the opposite of the paper's" in said
     assert "dropout" not in said  # it has not run
-
-
-def test_a_method_with_too_few_seeds_at_the_full_size_is_shown_and_not_judged():
-    mixture, sgd = records("published+units-1200", FIVE), [0.0171, 0.0173, 0.0172, 0.0172, 0.0172]
-    one = sentence(mixture, records("published+units-1200", sgd[:1], "blundell_sgd"))
-    assert (
-        "With 1200 units, ours and the paper's, too few seeds for a verdict: plain SGD 1.71 (1 seed) and 1.88 %." in one
-    )
-    assert "too few seeds" not in sentence(mixture, records("published+units-1200", sgd, "blundell_sgd"))

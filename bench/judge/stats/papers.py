@@ -13,15 +13,18 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 import msgspec
+from msgspec import structs
 
 from bench.core.csv_rows import CsvRow, read_csv
 from bench.core.project import REFERENCE
+from bench.core.records import Record
 from bench.core.toml import Text
 from bench.judge.claims import Claim, ClaimRow
 from bench.judge.results import Results
 from bench.judge.samples import Samples, metrics_of
 from bench.judge.shorter import records_of, siblings
 from bench.judge.stats.rule import Verdict, judge_family
+from bench.measure.metrics.epochs import mean_of_last
 
 PAPERS = REFERENCE / "papers.csv"
 OBTAINED = {
@@ -35,6 +38,7 @@ INTERPRETATIONS = {
     "means": ("error", "network of the means, last epoch"),
     "draws": ("error_of_draws", "100 draws averaged, last epoch"),
     "held-out": ("error_at_chosen_epoch", "network of the means, epoch of least error on held-out images"),
+    "last-100": ("error_of_last_100_epochs", "network of the means, mean of the last 100 epochs"),
     "peek": ("error_at_best_test_epoch", "network of the means, epoch of least error on the test images"),
 }
 """Interpretation -> (metric, in words). The last interpretation chooses the epoch by the test images."""
@@ -153,10 +157,17 @@ def _row(claim: PaperClaim, metric: str, results: Results) -> ClaimRow:
     """Return a number as a claim, with what its fits measured, and those of other recipes of the approach."""
 
     def read(recipe: str) -> Samples:
-        return metrics_of(records_of(results, claim.approach, recipe, "published"), f"mnist/test10k/{metric}")
+        records = records_of(results, claim.approach, recipe, "published")
+        return metrics_of([with_mean_of_last(one) for one in records], f"mnist/test10k/{metric}")
 
     others = map(read, siblings(results, claim.approach, claim.recipe, "published"))
     return ClaimRow(_as_claim(claim, metric), read(claim.recipe), tuple(others))
+
+
+def with_mean_of_last(record: Record) -> Record:
+    """Return the record with the mean error of its last epochs, which only its epochs have."""
+    mean = mean_of_last([epoch.metrics for epoch in record.epochs]) if record.outcome == "done" else {}
+    return structs.replace(record, metrics={**record.metrics, **mean}) if mean else record
 
 
 def _as_claim(claim: PaperClaim, metric: str) -> Claim:

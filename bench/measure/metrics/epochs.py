@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+LAST = 100  # epochs, of a mean that scatters less than the last one
 HELD_OUT, TEST = "heldout10k-of-train", "test10k"
 Errors = Mapping[str, "float | None"]
 
@@ -27,3 +28,9 @@ def chosen_epochs(epochs: Sequence[Errors]) -> dict[str, float | None]:
         f"mnist/{TEST}/error_at_chosen_epoch": min(errors, key=lambda pair: pair[0])[1],
         f"mnist/{TEST}/error_at_best_test_epoch": min(test for _, test in errors),
     }
+
+
+def mean_of_last(epochs: Sequence[Errors]) -> dict[str, float | None]:
+    """Return the mean test error of the last `LAST` epochs; {} if there are fewer or one has no number."""
+    errors = [error for one in epochs[-LAST:] if (error := one.get(f"mnist/{TEST}/error")) is not None]
+    return {f"mnist/{TEST}/error_of_last_{LAST}_epochs": sum(errors) / LAST} if len(errors) == LAST else {}

@@ -21,6 +21,7 @@ from bench.show.tables.blundell2015_answer import (
     interval_text,
     verdicts_on_paper,
 )
+from bench.show.tables.blundell2015_objective import FLAT, flatness_lines
 
 MARKS = {"read": "", "secondary": " s", "unchecked": " m"}
 
@@ -38,10 +39,10 @@ def blundell_table(results: Results) -> Table:
         "noise of sigma 0.69 in each removed weight, a public mistake. Numbers of 300 epochs are compared with our "
         "fits of 600 after epoch 300. Verdicts: the rule of all verdicts, with p adjusted over the numbers that a "
         "source prints, under one interpretation, and a spread pooled over all recipes of an approach where Bartlett's "
-        "test allows. The CSV file has both p-values and names the fits behind each number."
+        f"test allows. {FLAT} The CSV file has both p-values and names the fits behind each number."
     )
     columns = ["number", "reported", "interpretation", "ours", "verdict"]
-    notes = [*can_it_be_reproduced(results), noise_left(results), *_not_run(found)]
+    notes = [*can_it_be_reproduced(results), noise_left(results), *flatness_lines(results), *_not_run(found)]
     title, lines = "Do the numbers of Blundell et al. 2015 come out?", [_line(one) for one in found]
     return Table(PAPER, title, caption, columns, rows, notes, lines=lines).of(results, has_spread=False)
 

@@ -23,6 +23,8 @@ from bench.judge.stats.papers import (
 )
 from bench.measure.metrics.epochs import HELD_OUT, TEST
 from bench.show.reasoning import p_text
+from bench.show.tables.blundell2015_objective import in_short as objective_in_short
+from bench.show.tables.blundell2015_objective import objective
 
 PERCENT = Digits(decimals=2)
 COMMANDS = "docs/blundell2015.md has the commands"
@@ -77,13 +79,14 @@ WAYS = {
     "means": "with the network of the means",
     "draws": "with 100 draws averaged",
     "held-out": "at the epoch that held-out images choose",
+    "last-100": "on average over the last 100 epochs",
     "peek": "at the epoch that the test images choose",
 }
 OUTCOMES = (CONFIRMED, CONTRADICTED, CANNOT_TELL)
 
 
 def can_it_be_reproduced(results: Results) -> list[str]:
-    """Return whether 1.32 % comes out, then sentences on more epochs, on other methods and on choosing an epoch.
+    """Return whether the objective has converged and 1.32 % comes out, then sentences on epochs and other methods.
 
     Until 1200 units have a verdict, the first sentence says in full whether the paper's error with 400 units comes out.
     After that, a short sentence says so.
@@ -100,11 +103,11 @@ def can_it_be_reproduced(results: Results) -> list[str]:
         openings.append(_opening(small))
     also = [_short(small)] if small and _has_verdict(quoted) else []
     return [
+        *objective(results),
         " ".join(openings),
         *also,
         *_more_epochs(results),
         *_other_methods(results),
-        *_other_methods_at_full_size(results),
         *_choosing_an_epoch(results),
     ]
 
@@ -112,7 +115,8 @@ def can_it_be_reproduced(results: Results) -> list[str]:
 def in_one_line(results: Results) -> str:
     """Say whether the paper's errors with 400 and 1200 units come out: with the network of the means, and otherwise."""
     verdicts = verdicts_on_paper(results)
-    return " ".join(_short([one for one in verdicts if one.claim.paper.id == name]) for name in (SMALL, QUOTED))
+    numbers = [_short([one for one in verdicts if one.claim.paper.id == name]) for name in (SMALL, QUOTED)]
+    return " ".join(filter(None, [objective_in_short(results), *numbers]))
 
 
 def _short(mine: Sequence[PaperVerdict]) -> str:
@@ -198,7 +202,7 @@ def _more_epochs(results: Results) -> Iterator[str]:
             errors_by_seed(claim, results),
         ]
         change = paired(errors[0], errors[-1])
-        if change is not None:
+        if change is not None and all(errors):
             means = listed([mean_text([*one.values()]) for one in errors])
             by = f"last minus first {100 * change.difference:+.2f} points {interval_text(change)}"
             said.append(f"{means} % with {units_of(claim)} units ({counted(change.n, 'seed')}; {by})")
@@ -237,19 +241,6 @@ def _held_out(claims: Mapping[str, PaperClaim], results: Results) -> Iterator[st
     first, *others = [name for name in order if name in (MIXTURE, GAUSSIAN)]
     best = f"; so a choice of the prior by this error takes {first} and not {others[0]}" if others else ""
     yield f"On held-out images the order is {', '.join(f'{name} {mean_text(errors[name])} %' for name in order)}{best}."
-
-
-def _other_methods_at_full_size(results: Results) -> Iterator[str]:
-    """Say the errors of the other methods with 1200 units, where there are too few seeds for a verdict."""
-    said = []
-    for method, name in OTHERS.items():
-        claim = claims_by_id()[f"{PAPER}.t1.{method}.1200"]
-        errors = tuple(errors_by_seed(claim, results).values())
-        if 0 < len(errors) < ENOUGH:
-            paper = f"{100 * claim.paper.value:.2f} %"
-            said.append(f"{name} {mean_text(errors)} ({counted(len(errors), 'seed')}) and {paper}")
-    if said:
-        yield f"With 1200 units, ours and the paper's, too few seeds for a verdict: {'; '.join(said)}."
 
 
 def _choosing_an_epoch(results: Results) -> Iterator[str]:
