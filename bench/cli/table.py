@@ -78,9 +78,9 @@ def _table(arguments: argparse.Namespace) -> int:
         write_tables(made.values(), reading.folder(arguments, "tables"), below=arguments.results)
     if arguments.readme is not None:
         from bench.show.page.findings import sentences  # here: a table needs no sentences of the page
-        from bench.show.page.urls import links, project_urls
+        from bench.show.page.links import project_urls, published_links
 
-        texts = {**sentences(inputs), "links": links(project_urls())}
+        texts = {**sentences(inputs), "links": published_links(project_urls())}
         differs = update_readme(arguments.readme, made, texts, check=arguments.check)
         if differs and arguments.check:
             print(f"error: the tables in {arguments.readme} are not those of the records", file=sys.stderr)

@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from bench.core.version import VERSION
-from bench.show.page.urls import WHEEL, WORKFLOW, links, project_urls
+from bench.show.page.links import WHEEL, WORKFLOW, project_urls, published_links
 from bench.show.tables.files import update_readme
 
 TOP = Path(__file__).resolve().parents[2]
@@ -65,27 +65,27 @@ def test_actions_are_pinned_by_tags_which_the_head_says_and_one_job_alone_may_wr
 
 
 def test_links_are_those_of_the_urls_and_left_out_where_there_is_none():
-    assert links({}) == ""
+    assert published_links({}) == ""
     runs = "https://example.org/a/actions/workflows/ci.yml"
     badge = f"[![tests]({runs}/badge.svg)]({runs})"
-    assert links({"Repository": "https://example.org/a/"}) == badge
+    assert published_links({"Repository": "https://example.org/a/"}) == badge
     page = f"[The results on one page](https://p.example/). Without a clone: `pip install https://p.example/{WHEEL}`"
-    assert links({"Page": "https://p.example"}) == page
-    assert links({"Page": "https://p.example/", "Repository": "https://example.org/a"}) == f"{badge} {page}"
+    assert published_links({"Page": "https://p.example"}) == page
+    assert published_links({"Page": "https://p.example/", "Repository": "https://example.org/a"}) == f"{badge} {page}"
 
 
 def test_readme_has_the_links_of_pyproject():
     urls = tomllib.loads((TOP / "pyproject.toml").read_text())["project"].get("urls", {})
     assert project_urls() == urls
     block = re.search(r"<!-- finding:links -->(.*?)<!-- /finding -->", README, re.DOTALL)
-    assert block[1].strip() == links(urls)
+    assert block[1].strip() == published_links(urls)
 
 
 def test_urls_fill_a_readme(tmp_path):
     page = tmp_path / "page.md"
     page.write_text("<!-- finding:links -->\n\n<!-- /finding -->")
-    assert not update_readme(page, {}, {"links": links({})})
-    assert update_readme(page, {}, {"links": links({"Page": "https://p.example"})})
+    assert not update_readme(page, {}, {"links": published_links({})})
+    assert update_readme(page, {}, {"links": published_links({"Page": "https://p.example"})})
     assert "](https://p.example/)" in page.read_text()
 
 

@@ -1,16 +1,21 @@
-"""Turns the source of a number into an address inside the page."""
+"""Turns the source of a number into an address inside the page; the links of README to what is published."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+import tomllib
+from collections.abc import Mapping, Sequence
 
+from bench.core.project import IS_CLONE, TOP
 from bench.core.records import Record
+from bench.core.version import VERSION
 from bench.show.table import of_claim, of_document
 
 RecordPlace = tuple[str, str, str, str, str, str]
 """Approach, recipe, protocol, profile, device, precision: what the records of several seeds have in common."""
 
+WORKFLOW = ".github/workflows/ci.yml"
+WHEEL = f"bnn_uncertainty_bench-{VERSION}-py3-none-any.whl"
 ALL_RECORDS = "evidence-records"  # id of the section with all records
 
 
@@ -66,3 +71,26 @@ class Links:
     def name(self, text: str) -> str:
         """Return the address of a document's or an approach's description, '' for any other text."""
         return self._names.get(text, "")
+
+
+def published_links(urls: Mapping[str, str]) -> str:
+    """Return the badge of the tests, the page and the wheel beside it, as Markdown; a name without a URL has no link.
+
+    `urls`: of `[project.urls]` in pyproject.toml, by the names Repository and Page.
+    """
+    repository, page = (urls.get(name, "").rstrip("/") for name in ("Repository", "Page"))
+    found = []
+    if repository:
+        runs = f"{repository}/actions/workflows/{WORKFLOW.rpartition('/')[2]}"
+        found.append(f"[![tests]({runs}/badge.svg)]({runs})")
+    if page:
+        found.append(f"[The results on one page]({page}/). Without a clone: `pip install {page}/{WHEEL}`")
+    return " ".join(found)
+
+
+def project_urls() -> dict[str, str]:
+    """Return the URLs of pyproject.toml by name; none outside of a clone."""
+    if not IS_CLONE:
+        return {}
+    project = tomllib.loads((TOP / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    return dict(project.get("urls", {}))
