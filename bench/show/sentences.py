@@ -6,22 +6,26 @@ The numbers are of the corrected networks, each the mean over trainings unless i
 from __future__ import annotations
 
 import math
+import statistics
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache, lru_cache
 from pathlib import Path
 
 from jinja2 import Environment, StrictUndefined, UndefinedError
 
+from bench.core.metric_table import RIGHT_OF_SURE, SHARE_SURE
 from bench.core.toml import TomlTable, read_toml
-from bench.judge.comparison import CANNOT_TELL, CONFIRMED, CONTRADICTED
+from bench.judge.comparison import ALPHA, CANNOT_TELL, CONFIRMED, CONTRADICTED, holm_over, independent, paired
 from bench.show.inputs import Inputs
 from bench.show.row_numbers import LETTERS, SURE_OF, WRONG_OF_SURE, accepted_at, wrong_at
 from bench.show.tables.sure import (
+    ACCURACY,
     CALIBRATED,
     CLOTHES,
     FEW,
     MANY,
+    NLL,
     NOISE,
     PLAIN,
     TURNED_RIGHT,
@@ -33,6 +37,7 @@ from bench.show.tables.sure import (
 FILE = Path(__file__).with_suffix(".toml")
 KINDS = {"digits": "mnist", "letters": LETTERS, "clothes": CLOTHES, "noise": NOISE}
 SINGLE = {PLAIN: "plain", CALIBRATED: "calibrated"}
+WRONG_SIGN = "pyro_hidden_layer"  # as published, it maximises the KL
 MISSING = "These results do not have every network that the sentence is about."
 
 
@@ -46,7 +51,7 @@ class Sentence(TomlTable, frozen=True):
 def filled(sentence: Sentence, numbers: Mapping[str, float]) -> str:
     """Return a sentence with its numbers; or why it is not true of these numbers; or that some are missing."""
     environment = Environment(undefined=StrictUndefined, autoescape=False)  # Markdown, of numbers alone
-    environment.filters |= {"whole": _whole, "down": _down}
+    environment.filters |= {"whole": _whole, "down": _down, "decimals": _decimals}
     try:
         text = environment.from_string(sentence.text.strip()).render(numbers)
         broken = [one for one in sentence.holds if not environment.compile_expression(one, False)(**numbers)]
@@ -57,6 +62,10 @@ def filled(sentence: Sentence, numbers: Mapping[str, float]) -> str:
 
 def _whole(percent: float) -> str:
     return f"{float(percent):.0f}"
+
+
+def _decimals(number: float, decimals: int) -> str:
+    return f"{float(number):.{decimals}f}"
 
 
 def _down(percent: float, decimals: int) -> str:
@@ -81,12 +90,15 @@ def values(inputs: Inputs) -> Mapping[str, float]:
     """Return every number by name, shares in percent; a number that was not measured is left out.
 
     NAME_plain is of the ordinary network, NAME_calibrated of the same with a temperature; NAME_least and NAME_most are
-    the least and the largest of the Bayesian networks.
+    the least and the largest of the Bayesian networks. NAME_better, NAME_worse, NAME_of_APPROACH: see
+    `against_plain`.
     """
-    found, numbers = networks(inputs), _outcomes(inputs)
+    found, numbers = networks(inputs), _outcomes(inputs) | wrong_sign(inputs)
+    numbers |= against_plain("accuracy", found, ACCURACY, sign=1) | against_plain("nll", found, NLL, sign=-1)
     for kind, dataset in KINDS.items():
         numbers |= _summary(kind, found, f"{dataset}/{SURE_OF}")
         numbers |= _summary(f"{kind}90", found, f"{dataset}/{accepted_at(MANY)}")
+        numbers |= against_plain(f"{kind}90", found, f"{dataset}/{accepted_at(MANY)}", sign=-1)
     numbers |= _summary("wrong75", found, f"mnist/{wrong_at(FEW)}")
     numbers |= _summary("turned_right", found, TURNED_RIGHT) | _summary("turned_sure", found, TURNED_SURE)
     wrong = [share for one in found if one.is_bayesian for share in one.seeds[f"mnist/{WRONG_OF_SURE}"].values]
@@ -107,3 +119,44 @@ def _summary(name: str, found: Iterable[Network], key: str) -> dict[str, float]:
     single = {f"{name}_{SINGLE[one.approach]}": mean for one, mean in means if one.approach in SINGLE}
     bayesian = [mean for one, mean in means if one.is_bayesian]
     return single | ({f"{name}_least": min(bayesian), f"{name}_most": max(bayesian)} if bayesian else {})
+
+
+def against_plain(name: str, found: Sequence[Network], key: str, sign: int) -> dict[str, float]:
+    """Count the Bayesian networks that are better and worse than the ordinary one beyond chance, and say by how much.
+
+    Paired t tests over seeds, with Holm's correction over the networks. NAME_of_APPROACH is the mean difference, of
+    shares in percentage points, or 0 where chance can explain it. `sign`: 1 if more is better, -1 if less is.
+    """
+    plain = next((one.seeds[key] for one in found if one.approach == PLAIN and key in one.seeds), None)
+    others = [one for one in found if one.is_bayesian and key in one.seeds]
+    if plain is None or not others:
+        return {}
+    pairs = {one.approach: paired(plain.by_seed, one.seeds[key].by_seed) for one in others}
+    adjusted = holm_over(pairs)
+    clear = {one: pair.difference for one, pair in pairs.items() if pair and adjusted.get(one, 1.0) < ALPHA}
+    scale = 1 if key == NLL else 100
+    by = {f"{name}_of_{one}": scale * clear.get(one, 0.0) for one in pairs}
+    better = sum(sign * difference > 0 for difference in clear.values())
+    return by | {f"{name}_better": better, f"{name}_worse": len(clear) - better}
+
+
+def wrong_sign(inputs: Inputs) -> dict[str, float]:
+    """Return how often the network with the wrong sign is sure, as published and corrected, and the largest p.
+
+    The seeds of the two recipes need not be the same, so two independent samples are compared.
+    """
+    numbers, p_values = dict[str, float](), []
+    for kind, dataset in (("digits", "mnist"), ("clothes", CLOTHES), ("noise", NOISE)):
+        pair = {}
+        for recipe in ("published", "corrected"):
+            of = (WRONG_SIGN, recipe, "common")
+            pair[recipe] = inputs.sample(*of, f"{dataset}/{SHARE_SURE}")
+            if not pair[recipe].n:
+                return {}
+            numbers[f"{recipe}_{kind}"] = 100 * statistics.fmean(pair[recipe].values)
+            if dataset == "mnist":
+                right = inputs.sample(*of, f"{dataset}/{RIGHT_OF_SURE}").by_seed
+                shares = [1 - right[seed] / sure for seed, sure in pair[recipe].by_seed.items() if sure]
+                numbers[f"{recipe}_wrong"] = 10_000 * statistics.fmean(shares)
+        p_values.append(independent(pair["published"], pair["corrected"]).p)
+    return numbers | {"wrong_sign_p": max(p_values)}

@@ -83,7 +83,7 @@ def test_readme_has_the_links_of_pyproject():
 
 def test_urls_fill_a_readme(tmp_path):
     page = tmp_path / "page.md"
-    page.write_text("<!-- finding:links -->\n\n<!-- /finding -->")
+    page.write_text("<!-- finding:links -->\n<!-- /finding -->")
     assert not update_readme(page, {}, {"links": published_links({})})
     assert update_readme(page, {}, {"links": published_links({"Page": "https://p.example"})})
     assert "](https://p.example/)" in page.read_text()

@@ -14,7 +14,7 @@ from bench.show.figures import sure as sure_figure
 from bench.show.figures.changes import MISTAKES
 from bench.show.inputs import Inputs
 from bench.show.page.worth import NOT_MEASURED, with_verb, worth
-from bench.show.sentences import all_filled
+from bench.show.sentences import MISSING, all_filled
 from bench.show.tables.blundell2015 import noise_left, worth_of_choices
 from bench.show.tables.blundell2015_answer import can_it_be_reproduced, in_one_line
 from bench.show.tables.methods_answer import methods_answer, methods_in_short
@@ -94,10 +94,16 @@ def sure(inputs: Inputs) -> str:
     return all_filled(inputs)["sure"]
 
 
+def mistakes(inputs: Inputs) -> str:
+    """Say what corrections do to the accuracy, and which one changes more than the accuracy shows."""
+    wrong_sign = all_filled(inputs)["wrong_sign"]
+    return worth(inputs) if wrong_sign == MISSING else f"{worth(inputs)} {wrong_sign}"
+
+
 FINDINGS = (
     MainFinding("reports", "Do the reported numbers hold?", reports, end_results_figure.NAME, "headlines"),
     MainFinding("sure", "Can a network be believed when it is 99 % sure?", sure, sure_figure.NAME, "sure"),
-    MainFinding("worth", "How much does each mistake change?", worth, MISTAKES, "mistakes"),
+    MainFinding("worth", "How much does each mistake change?", mistakes, MISTAKES, "mistakes"),
 )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
@@ -15,7 +14,7 @@ from bench.judge.stats.rule import Verdict
 from bench.show.outcomes import tone
 from bench.show.page.links import Links, anchor
 from bench.show.table import Entry, Measured, Missing, Number, Table, sources_of
-from bench.show.tables.choice import COLUMNS, HIGHER, SECONDS, Candidate
+from bench.show.tables.choice import HIGHER, METRICS, Candidate
 from bench.show.tables.verdicts import REACH
 
 HOTTEST = 4  # level of the strongest shade
@@ -164,26 +163,21 @@ def _sorts_by_number(entries: Sequence[Entry]) -> bool:
 def shaded(table: PageTable, found: Sequence[Candidate]) -> PageTable:
     """Return the table of approaches with a shade behind every number; baselines stand apart and have no shades."""
     rows = [list(row) for row in table.rows]
-    for column in COLUMNS:
+    for column in METRICS:
         place = table.columns.index(column)
         values = [None if one.is_baseline else one.numbers[column].mean for one in found]
-        for row, level in zip(rows, levels(values, column in HIGHER, column in SECONDS), strict=True):
+        for row, level in zip(rows, levels(values, column in HIGHER), strict=True):
             row[place] = replace(row[place], heat=level)
     caption = f"{table.caption} The stronger the shade, the better the number in its column."
     n_apart = sum(one.is_baseline for one in found)
     return replace(table, caption=caption, rows=tuple(tuple(row) for row in rows), n_apart=n_apart)
 
 
-def levels(values: Sequence[float | None], is_higher_better: bool, is_logarithmic: bool = False) -> list[int | None]:
-    """Return the level of each value, from 0 for the worst to HOTTEST for the best.
-
-    A level covers an equal part of the range; with `is_logarithmic`, of the range of the logarithms. There, zero has no
-    level.
-    """
-    scaled = [(math.log(value) if value else None) if is_logarithmic else value for value in values]
-    known = [value for value in scaled if value is not None]
+def levels(values: Sequence[float | None], is_higher_better: bool) -> list[int | None]:
+    """Return the level of each value, an equal part of the range: from 0 for the worst to HOTTEST for the best."""
+    known = [value for value in values if value is not None]
     if not known or min(known) == max(known):
         return [None] * len(values)
     low, high = min(known), max(known)
-    shares = [None if value is None else (value - low) / (high - low) for value in scaled]
+    shares = [None if value is None else (value - low) / (high - low) for value in values]
     return [None if one is None else round(HOTTEST * (one if is_higher_better else 1 - one)) for one in shares]

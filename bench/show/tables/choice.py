@@ -1,4 +1,4 @@
-"""Table `choice`: the quality and the cost of each approach's corrected recipe, in one row."""
+"""Table `choice`: the quality of each approach's corrected recipe, in one row."""
 
 from __future__ import annotations
 
@@ -7,20 +7,14 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from bench.core.metric_table import metrics
-from bench.core.text import FRACTION, WHOLE, Digits, duration
+from bench.core.text import FRACTION, Digits
 from bench.judge.results import described
 from bench.judge.samples import Samples
 from bench.show.inputs import Inputs
-from bench.show.numbers import REFUSED_FOR_RISK, RISK
-from bench.show.table import Entry, Linked, Measured, Table
-from bench.show.tables.further import counted_times
+from bench.show.table import Measured, Table
 
 KNOWS_NOTHING = "uniform"  # the approach whose row is for comparison
 SHORT = Digits(decimals=3)
-PERCENT = Digits(decimals=1)
-FINEST_MS = Digits(decimals=2)  # of times under a millisecond
-
-REFUSED, TRAINING, ANSWER = "refused", "train", "ms"
 METRICS = {
     "accuracy": "mnist/accuracy",
     "NLL": "mnist/nll",
@@ -28,21 +22,18 @@ METRICS = {
     "letters": "letters/auroc_predictive_entropy",
     "clothes": "fashion_mnist/auroc_predictive_entropy",
 }
-SECONDS = {TRAINING: "train, s", ANSWER: "answer, s"}  # columns of the CSV file
-COLUMNS = ("accuracy", "NLL", "ECE", REFUSED, "letters", "clothes", TRAINING, ANSWER)
-DIGITS = {"accuracy": FRACTION, REFUSED: PERCENT}  # of other columns: SHORT
+DIGITS = {"accuracy": FRACTION}  # of other columns: SHORT
 HIGHER = {column for column, key in METRICS.items() if metrics()[key.partition("/")[2]].better == "higher"}
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """One approach with its corrected recipe, or without one its published recipe; times in seconds."""
+    """One approach with its corrected recipe, or without one its published recipe."""
 
     approach: str
     recipe: str
     numbers: Mapping[str, Samples]  # by column
     seeds: frozenset[int]
-    busy: frozenset[str]  # columns whose times were measured on a busy machine
     is_baseline: bool  # it knows nothing, and is there for comparison
 
 
@@ -57,13 +48,8 @@ def candidates(inputs: Inputs) -> list[Candidate]:
 def _candidate(inputs: Inputs, approach: str) -> Candidate:
     trained_run = (approach, "corrected" if inputs.results.has_corrected(approach) else "published", "common")
     numbers = {name: inputs.sample(*trained_run, metric) for name, metric in METRICS.items()}
-    numbers[REFUSED] = inputs.sample(*trained_run, REFUSED_FOR_RISK)
-    busy = set()
-    for name, timing in ((TRAINING, "timings/fit_s"), (ANSWER, "timings/latency_s")):
-        numbers[name], counts = counted_times(inputs, *trained_run, timing)
-        busy |= set() if counts else {name}
     seeds = frozenset(seed for seed, one in inputs.seeds(*trained_run).items() if one.is_finished)
-    return Candidate(approach, trained_run[1], numbers, seeds, frozenset(busy), approach == KNOWS_NOTHING)
+    return Candidate(approach, trained_run[1], numbers, seeds, approach == KNOWS_NOTHING)
 
 
 def choice_table(inputs: Inputs) -> Table:
@@ -71,20 +57,22 @@ def choice_table(inputs: Inputs) -> Table:
     results, found = inputs.results, candidates(inputs)
     caption = (
         "The corrected recipe of each approach, common protocol. NLL: negative log-likelihood, nats per digit. ECE: "
-        "expected calibration error, the mean distance between confidence and accuracy. Refused: how many whole "
-        "percent of the digits the network must refuse, least certain first, until at most "
-        f"{100 * RISK:g} % of its answers are wrong. Letters, clothes: AUROC, how well the entropy tells them from "
-        "digits; 0.5 is chance, 1 is best. Train: "
-        "time of training on one or two threads. Ms: milliseconds for one answer, which averages 100 draws (mlp: one "
-        "pass)."
+        "expected calibration error, the mean distance between confidence and accuracy. Letters, clothes: AUROC, how "
+        "well the entropy tells them from digits; 0.5 is chance, 1 is best."
     )
     seeds = {seed for one in found for seed in one.seeds}
     return Table(
         "choice",
         "Which approach should I take?",
         caption,
-        ["approach", *COLUMNS],
-        [[one.approach, *(_entry(one, column) for column in COLUMNS)] for one in found],
+        ["approach", *METRICS],
+        [
+            [
+                one.approach,
+                *(Measured(one.numbers[name], DIGITS.get(name, SHORT), has_spread=False) for name in METRICS),
+            ]
+            for one in found
+        ],
         _notes(found),
         conditions=described(results.conditions, seeds) if results.conditions else "No records.",
         origin=results.origin(),
@@ -92,13 +80,8 @@ def choice_table(inputs: Inputs) -> Table:
     )
 
 
-def _entry(one: Candidate, column: str) -> Entry:
-    sample = one.numbers[column]
-    if column not in SECONDS or sample.mean is None:
-        return Measured(sample, DIGITS.get(column, SHORT), has_spread=False)
-    digits = WHOLE if sample.mean >= 0.001 else FINEST_MS
-    short = duration(sample.mean) if column == TRAINING else digits.text(1000 * sample.mean)
-    return Linked(short + ("!" if column in one.busy else ""), sample.sources)
+def _shown(one: Candidate, name: str) -> Measured:
+    return Measured(one.numbers[name], DIGITS.get(name, SHORT), has_spread=False)
 
 
 def _notes(found: Sequence[Candidate]) -> list[str]:
@@ -112,19 +95,17 @@ def _notes(found: Sequence[Candidate]) -> list[str]:
     notes = list(_best(found))
     if counts:
         means = "One seed" if counts == [1] else f"Means of {' or '.join(map(str, counts))} seeds"
-        notes.append(f"{means} (times: of those that trained alone){largest}.")
+        notes.append(f"{means}{largest}.")
     baselines = [one.approach for one in found if one.is_baseline]
     if baselines:
         notes.append(f"{', '.join(baselines)}: for comparison, a network that knows nothing.")
-    if any(one.busy for one in found):
-        notes.append("!: longer than on an idle machine, because it had other work.")
     return notes
 
 
 def _best(found: Sequence[Candidate]) -> Iterator[str]:
     """Name the approach with the best mean in each column of quality."""
     columns_of: dict[str, list[str]] = {}
-    for column in (*METRICS, REFUSED):
+    for column in METRICS:
         every = {one.approach: one.numbers[column].mean for one in found if not one.is_baseline}
         means = {name: mean for name, mean in every.items() if mean is not None}
         if len(means) > 1:
@@ -138,8 +119,7 @@ def _best(found: Sequence[Candidate]) -> Iterator[str]:
 def _line(one: Candidate) -> dict[str, str | float | None]:
     """Return mean, standard deviation and number of seeds of each column, for machines."""
     line: dict[str, str | float | None] = {"approach": one.approach, "recipe": one.recipe}
-    for name in COLUMNS:
+    for name in METRICS:
         sample = one.numbers[name]
-        label = SECONDS.get(name, name)
-        line |= {label: sample.mean, f"{label} sd": sample.sd, f"{label} n": sample.n}
+        line |= {name: sample.mean, f"{name} sd": sample.sd, f"{name} n": sample.n}
     return line

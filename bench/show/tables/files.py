@@ -67,7 +67,8 @@ def update_readme(
 
     def renewed(block: re.Match[str]) -> str:
         kind, name = block["kind"], block["name"]
-        return f"<!-- {kind}:{name} -->\n{bodies[kind][name].rstrip()}\n<!-- /{kind} -->"
+        body = bodies[kind][name].rstrip()
+        return "\n".join(filter(None, [f"<!-- {kind}:{name} -->", body, f"<!-- /{kind} -->"]))
 
     new = _BLOCK.sub(renewed, old)
     if new != old and not check:

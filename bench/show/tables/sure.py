@@ -6,7 +6,7 @@ calibration gives without Bayes. They read the answers to each picture, so they 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -35,6 +35,7 @@ NOTHING = Samples(missing_value=NO_ROWS)
 CLOTHES, NOISE = "fashion_mnist", "noise_gaussian"
 TURNED = 90  # degrees
 TURNED_RIGHT, TURNED_SURE = "turned/right", "turned/sure"  # of digits rotated so
+ACCURACY, NLL = "mnist/accuracy", "mnist/nll"
 FEW, MANY = 0.75, 0.9  # coverages
 
 
@@ -45,7 +46,7 @@ class Network:
     approach: str
     title: str
     is_bayesian: bool  # its draws differ
-    seeds: Mapping[str, Samples]  # by "SET/NAME" of `numbers_of_rows`, and TURNED_RIGHT, TURNED_SURE
+    seeds: Mapping[str, Samples]  # by "SET/NAME" of `numbers_of_rows`, and ACCURACY, NLL, TURNED_RIGHT, TURNED_SURE
 
 
 @lru_cache(maxsize=1)  # two tables, a figure and sentences ask for it
@@ -68,14 +69,15 @@ def _network(inputs: Inputs, approach: str, recipe: str) -> Network:
 
     names = {name for found in numbers.values() for name in found} | {f"mnist/{SURE_OF}"}
     shifted = inputs.results.trained_run(approach, recipe, "shift")
-    turned = {
+    stored = {
+        **{key: gather(records, _reader(key)) for key in (ACCURACY, NLL)},
         TURNED_RIGHT: gather(shifted, _reader(step_key(ROTATED, TURNED, "accuracy"))),
         TURNED_SURE: gather(shifted, _reader(step_key(ROTATED, TURNED, SHARE_SURE))),
     }
     entry = inputs.results.manifests.get(approach)
     title = (entry.in_words if entry else "") or approach
     is_bayesian = approach not in (PLAIN, CALIBRATED) and (entry is None or entry.noise != "none")
-    return Network(approach, title, is_bayesian, {one: sample(one) for one in names} | turned)
+    return Network(approach, title, is_bayesian, {one: sample(one) for one in names} | stored)
 
 
 def _reader(key: str) -> Callable[[Record], float | MissingValue]:
@@ -144,7 +146,8 @@ def _table(
     shown = [samples for one in found for samples in one.seeds.values()]
     lines = [_line(one) for one in found]
     conditions = inputs.conditions(shown) if found else "No records."
-    remarks = [*(note for note in notes if note), *_seeds(found)]
+    caption = " ".join(filter(None, [caption, _seeds(found)]))
+    remarks = [note for note in notes if note]
     return Table(name, title, caption, columns, rows, remarks, conditions, inputs.results.origin(), lines)
 
 
@@ -189,10 +192,11 @@ def _worst(found: Sequence[Network]) -> str:
     )
 
 
-def _seeds(found: Sequence[Network]) -> Iterator[str]:
-    """Say over how many trainings the means are, and why some are missing."""
+def _seeds(found: Sequence[Network]) -> str:
+    """Say over how many trainings the means are, and which network has fewer."""
     counts = {one.title: one.seeds[f"mnist/{SURE_OF}"] for one in found}
-    if counts:
-        most = max(one.n for one in counts.values())
-        fewer = [f"{title}: {one.n}" for title, one in counts.items() if one.n < most]
-        yield f"Means of {counted(most, 'training')}{' (' + '; '.join(fewer) + ')' if fewer else ''}."
+    if not counts:
+        return ""
+    most = max(one.n for one in counts.values())
+    fewer = [f"{title}: {one.n}" for title, one in counts.items() if one.n < most]
+    return f"Means of {counted(most, 'training')}{' (' + '; '.join(fewer) + ')' if fewer else ''}."
