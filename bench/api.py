@@ -30,8 +30,8 @@ from bench.measure.metrics.evaluate import evaluate_classification
 from bench.plan import recipes
 from bench.plan.registry import manifest
 from bench.show.frame import folder_frame
-from bench.show.predict import fits, rules
-from bench.show.predict.predictor import PictureAnswer, Predictor
+from bench.show.predict import fits
+from bench.show.predict.predictor import DEFAULT, PictureAnswer, Predictor
 
 NORMALISED = 1e-3  # largest allowed difference between 1 and the sum of a row's probabilities
 
@@ -136,7 +136,7 @@ def predict(
     recipe: str = "published",
     results: str | Path | None = None,
     draws: int = 100,
-    rule: str = rules.DEFAULT,
+    rule: str = DEFAULT,
 ) -> list[PictureAnswer]:
     """Return the answers of a trained network to PNG or JPEG pictures of digits.
 
@@ -146,7 +146,7 @@ def predict(
         recipe: how it was trained.
         results: folder with its fit; by default ./results, or if nothing was trained there, the shipped networks.
         draws: number of draws from the posterior.
-        rule: the rule that decides when it says "I don't know": median, strict, entropy or mutual-information.
+        rule: the rule that decides when it says "I don't know": median or strict.
 
     Raises:
         ConfigError: unknown name, or no such fit.

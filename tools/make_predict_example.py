@@ -20,7 +20,6 @@ from bench.cli.options import given_folder
 from bench.core.files import write_atomically
 from bench.show.predict import Predictor, show
 from bench.show.predict.normalise import normalise
-from bench.show.predict.turned import with_remarks
 from tests import drawings
 from tools.ship_fits import APPROACHES
 
@@ -50,7 +49,6 @@ def _make(results: Path) -> int:
         images = [normalise(path) for path in pictures(Path(folder))]
     networks = [Predictor(results, name).answers for name in APPROACHES]
     answers = [list(told) for told in zip(*(network(images) for network in networks), strict=True)]
-    images = with_remarks(images, answers, networks)
     shown = [show.as_json(image, told) for image, told in zip(images, answers, strict=True)]
     for image in shown:
         image["image"] = Path(str(image["image"])).name

@@ -1,7 +1,6 @@
 """Make the fits that come with the suite, from a results folder that has them: `python -m tools.ship_fits RESULTS`.
 
-Writes results/shipped-fits. The weights are rounded to float16. Each file also has the entropies
-of MNIST's test images, from which the rules of `predict` take thresholds. Measures what the rounding changes on these
+Writes results/shipped-fits. The weights are rounded to float16. Measures what the rounding changes on MNIST's test
 images, and writes that into docs/commands.md.
 """
 
@@ -24,14 +23,12 @@ from bench.data.splits import load_split
 from bench.interface import Posterior
 from bench.measure.measuring import categorical, draws_of
 from bench.measure.metrics.draws import DrawSummary, concatenate, reduce_draws
-from bench.measure.metrics.uncertainty import entropies
 from bench.show.predict import fits
 from bench.show.table import Table
 from bench.show.tables.render import markdown_grid
 
 APPROACHES = ("mlp", "linear_bbb", "pyro_random_module")
 RECIPES = ("published", "corrected")
-SCORES = ("predictive_entropy", "expected_entropy")
 DRAWS = 100
 BLOCK_IMAGES = 500
 PAGE = TOP / "docs" / "commands.md"
@@ -61,13 +58,8 @@ def _rows(trained: Store) -> Iterator[tuple[str, ...]]:
         assert kept is not None, "chosen because it is there"
         tensors, info = kept
         path = fits.posterior_path(shipped, fit.fit_key)
-        rounded = {name: _rounded(value) for name, value in tensors.items()}
-        shipped.write_tensors(path, rounded, info)
+        shipped.write_tensors(path, {name: _rounded(value) for name, value in tensors.items()}, info)
         before, after = (_summary(fits.load(store, fit), digits.x) for store in (trained, shipped))
-        nats = entropies(after)
-        scores = {name: torch.from_numpy(nats[name].astype(np.float32)) for name in SCORES}
-        scored = {f"{fits.SCORES}mnist/{name}": value for name, value in scores.items()}
-        shipped.write_tensors(path, {**rounded, **scored}, info)
         change, labels = np.abs(before.mean_probs - after.mean_probs), digits.y.numpy()
         said = [each.mean_probs.argmax(1) for each in (before, after)]
         yield (

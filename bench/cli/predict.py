@@ -17,8 +17,7 @@ from bench.core.store import Store
 from bench.core.text import one_line
 from bench.show.predict import fits, show
 from bench.show.predict.normalise import Normalised, normalise
-from bench.show.predict.predictor import Predictor
-from bench.show.predict.turned import with_remarks
+from bench.show.predict.predictor import DEFAULT, RULES, Predictor
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -27,16 +26,13 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--approach", action="append", default=[], metavar="NAME", help="the network that answers (default: all)"
     )
-    parser.add_argument("--all", action="store_true", help="every trained approach (this is the default)")
     parser.add_argument(
         "--recipe", action="append", default=[], help="recipe of the networks, also several times (default: published)"
     )
     add_approach_path(parser)
     parser.add_argument("--draws", type=int, default=100, metavar="N", help="draws from the posterior (default: 100)")
     parser.add_argument(
-        "--rule",
-        default="median",
-        help='rule for "I don\'t know": median (default), strict, entropy, mutual-information',
+        "--rule", default=DEFAULT, help=f'when it says "I don\'t know": {", ".join(RULES)} (default: {DEFAULT})'
     )
     parser.add_argument("--figure", type=given_path, metavar="FILE", help="draw the answers: .png, .svg or .pdf")
     parser.add_argument("--json", action="store_true", help="print JSON")
@@ -59,8 +55,6 @@ def _picture(text: str) -> Path:
 
 
 def _predict(arguments: argparse.Namespace) -> int:
-    if arguments.all and arguments.approach:
-        raise ConfigError("give either --all or --approach, not both")
     if arguments.figure is not None:
         show.check_figure(arguments.figure, arguments.images)
     say_if_shipped(arguments)
@@ -68,7 +62,6 @@ def _predict(arguments: argparse.Namespace) -> int:
     images, unusable = _read(arguments.images)
     by_approach = [predictor.answers(images) for predictor in predictors]
     answers = [[answers_of[place] for answers_of in by_approach] for place in range(len(images))]
-    images = with_remarks(images, answers, [predictor.answers for predictor in predictors])
     if arguments.json:
         errors = [{"image": str(path), "error": reason} for path, reason in unusable]
         print(json.dumps([*map(show.as_json, images, answers), *errors], indent=1))
@@ -76,7 +69,7 @@ def _predict(arguments: argparse.Namespace) -> int:
         for image, its_answers in zip(images, answers, strict=True):
             print(show.text(image, its_answers) + "\n")
         if images:
-            print(show.rules(answers[0]))
+            print(show.rule(answers[0]))
     if arguments.figure is not None and images:
         show.save(show.draw(images, answers), arguments.figure)
     for _, reason in unusable:

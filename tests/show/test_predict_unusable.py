@@ -1,9 +1,8 @@
-"""Pictures that have no answer or may mislead: files that cannot be used, pictures without one digit, turned ones."""
+"""Pictures that have no answer or may mislead: files that cannot be used, pictures without one digit."""
 
 import io
 import struct
 import zlib
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -14,8 +13,7 @@ from PIL import Image
 from bench.core.errors import UnusableImage
 from bench.data.splits import load_split
 from bench.show.predict.ink import shapes
-from bench.show.predict.normalise import Normalised, from_picture, normalise
-from bench.show.predict.turned import turn, with_remarks
+from bench.show.predict.normalise import from_picture, normalise
 from tests.drawings import GREY, THREE, fur, on_page, picture, seen, stored, strokes
 
 
@@ -165,53 +163,3 @@ def test_what_is_all_noise_has_no_clear_ink():
     (remark,) = remarks(np.random.default_rng(0).random((60, 60)))
     assert remark.startswith("no clear ink")
     assert remarks(1 - strokes(THREE)) == ()
-
-
-UPRIGHT = np.zeros((28, 28), np.float32)
-UPRIGHT[5:20, 13] = 1
-UPRIGHT[5, 8:13] = 1
-
-
-def normalised(pixels, is_clear=True):
-    return Normalised("p.png", (28, 28), pixels, dark_on_light=True, is_clear=is_clear, remarks=(), shown=pixels)
-
-
-def network(upright=0.95, otherwise=0.5):
-    """Return a network that gives digit 1 the probability `upright` if the picture is upright, else `otherwise`."""
-
-    def answers(images):
-        sure = [upright if (image.pixels == UPRIGHT).all() else otherwise for image in images]
-        return [SimpleNamespace(probabilities=(0, p, 1 - p, 0, 0, 0, 0, 0, 0, 0)) for p in sure]
-
-    return answers
-
-
-def remarks_by(image, *networks):
-    told = [network([image])[0] for network in networks]
-    (found,) = with_remarks([image], [told], networks)
-    return found.remarks
-
-
-def test_turns_keep_the_middle_and_four_of_them_nothing_moves():
-    middle = np.zeros((28, 28), np.float32)
-    middle[14, 14] = 1
-    for quarters in (1, 2, 3):
-        assert (turn(middle, quarters) == middle).all()
-        assert (turn(turn(UPRIGHT, quarters), 4 - quarters) == UPRIGHT).all()
-
-
-@pytest.mark.parametrize(
-    ("shown", "back"), [(3, "a quarter to the left"), (2, "by half"), (1, "a quarter to the right")]
-)
-def test_a_turned_picture_is_told_with_the_turn_that_helps(shown, back):
-    (said,) = remarks_by(normalised(turn(UPRIGHT, shown)), network())
-    assert said == f"may be turned: turned {back}, it looks like a 1 (mean probability 0.95)"
-
-
-def test_nothing_is_said_of_what_is_upright_unclear_or_known_in_no_direction():
-    turned = turn(UPRIGHT, 1)
-    assert remarks_by(normalised(UPRIGHT), network()) == ()
-    assert remarks_by(normalised(turned, is_clear=False), network()) == ()
-    assert remarks_by(normalised(turned), network(otherwise=0.7)) == ()  # sure enough as it is
-    assert remarks_by(normalised(turned), network(upright=0.89)) == ()
-    assert remarks_by(normalised(turned), network(), network(upright=0.8)) == ()  # .95 and .8: mean .875

@@ -1,8 +1,7 @@
 """Finds the trained posteriors of a results folder and loads them.
 
 A run keeps its posteriors in `fits`. A few posteriors come with the suite, in `shipped-fits`. To keep their files
-small, the weights are rounded to float16. A shipped file also holds the scores of the test digits, from which the
-rules on entropies take their thresholds.
+small, the weights are rounded to float16.
 """
 
 from __future__ import annotations
@@ -14,23 +13,19 @@ import torch
 
 from bench.core.errors import ConfigError, ContractViolation, StoreError, check_known
 from bench.core.fits import read_posterior
-from bench.core.project import RESULTS
 from bench.core.records import Record
-from bench.core.row_scores import Scores, check_scores
 from bench.core.store import Store
-from bench.core.text import duration, one_line
+from bench.core.text import one_line
 from bench.interface import Posterior, Task
 from bench.measure.measuring import LONGEST_REASON, categorical, posterior_of
-from bench.plan.costs import estimates, seconds_of, speed_here
 from bench.plan.freshness import is_stale
-from bench.plan.manifests import DOCUMENTS, ApproachManifest
+from bench.plan.manifests import ApproachManifest
 from bench.plan.recipes import build, profile, resolve
 from bench.plan.registry import manifest, manifests
-from bench.plan.trained_runs import Selection, trained_runs
 
 PRECISION = "float32"  # pictures are predicted in float32; fits trained in another precision are left out
 SHIPPED = "shipped-fits"
-SCORES = "scores/"  # in a shipped file, names of scores start so; all other names are of weights
+NO_WEIGHTS = "scores/"  # names in a shipped file that begin so are of no weights
 TASK = Task("classification", n_outputs=10, n_train=60_000, n_inputs=784)
 
 
@@ -107,18 +102,17 @@ def choose(
     for recipe in () if approaches else recipes:
         if not any(_has(entry, recipe) for entry in classifiers().values()):
             raise ConfigError(f"no approach has a recipe '{recipe}'; `python -m bench list` says what each has")
-    stored = store.all_records()[0]
-    fitted = _fitted(store, stored)
+    fitted = _fitted(store, store.all_records()[0])
     right = [fit for fit in fitted if fit.profile == budget and seed in (None, fit.seed)]
     chosen = []
     for name in approaches or classifiers():
         for recipe in recipes:
             fits = [fit for fit in right if (fit.approach, fit.recipe) == (name, recipe)]
             if approaches and not fits:
-                raise _missing(store, stored, fitted, name, recipe, budget, seed)
+                raise _missing(store, fitted, name, recipe, budget, seed)
             chosen += fits[:1]
     if not chosen:
-        raise _missing(store, stored, fitted, "", recipes[0], budget, seed)
+        raise _missing(store, fitted, "", recipes[0], budget, seed)
     return chosen
 
 
@@ -131,54 +125,22 @@ def _has(entry: ApproachManifest, recipe: str) -> bool:
 
 
 def _missing(
-    store: Store,
-    stored: Sequence[Record],
-    fitted: Sequence[Record],
-    name: str,
-    recipe: str,
-    budget: str,
-    seed: int | None,
+    store: Store, fitted: Sequence[Record], name: str, recipe: str, budget: str, seed: int | None
 ) -> ConfigError:
     """Return the error for a missing posterior of an approach ('': any): which ones exist, and what trains this one."""
-    what = f"of {name} {recipe}" if name else f"with recipe {recipe}"
-    what += f", profile {budget}" + ("" if seed is None else f", seed {seed}")
-    others = [fit for fit in fitted if name in ("", fit.approach)]
-    named = [f"{label(fit.approach, fit.recipe)} ({fit.profile}, seed {fit.seed})" for fit in others[:4]]
-    has = f"; there is {', '.join(dict.fromkeys(named))}"
-    options = f" --recipe {recipe}" + ("" if budget == "full" else f" --profile {budget}")
-    options += "" if seed is None else f" --seeds {seed},"
-    # If the folder has the record without its posterior, `run` has nothing to do there: name another folder.
-    asked = (recipe, budget, seed or 0)
-    is_done = any(
-        name in ("", record.approach) and (record.recipe, record.profile, record.seed) == asked for record in stored
-    )
-    place = "my-results" if is_done or store.root == RESULTS else store.root
-    able = [entry for entry in classifiers().values() if name in ("", entry.name) and _has(entry, recipe)]
-    makers = tuple(entry.name for entry in [one for one in able if one.group == DOCUMENTS] or able)
-    choice = Selection(approaches=makers, recipes=(recipe,), profile=budget, seeds=(seed or 0,))
-    chosen = trained_runs(choice)
-    seconds = seconds_of(chosen, estimates(chosen, stored, speed_here(choice.device)))  # on this machine
-    how_long = f", in about {duration(seconds)}" if seconds else ""
+    others = [
+        f"{label(fit.approach, fit.recipe)} ({fit.profile}, seed {fit.seed})"
+        for fit in fitted
+        if name in ("", fit.approach)
+    ]
+    has = f"; there is {', '.join(dict.fromkeys(others[:4]))}" if others else ""
+    makers = [one.name for one in classifiers().values() if name in ("", one.name) and _has(one, recipe)]
+    seeds = "" if seed is None else f" --seeds {seed},"
     return ConfigError(
-        f"no trained posterior {what} in {store.root}{has if others else ''}; "
-        f"`python -m bench run {' '.join(makers)}{options} --results {place}` trains it{how_long}"
-        + (f"; then give --results {place}" if place != store.root else "")
+        f"no trained posterior of {name or 'any approach'} {recipe}, profile {budget}"
+        f"{'' if seed is None else f', seed {seed}'} in {store.root}{has}; `python -m bench run {' '.join(makers)} "
+        f"--recipe {recipe} --profile {budget}{seeds} --results my-results` trains it; then give --results my-results"
     )
-
-
-def scores(store: Store, fit: Record) -> Scores:
-    """Return the per-row scores of a fit's test digits, empty if none are stored; raises StoreError."""
-    if not is_shipped(store, fit):
-        return store.scores(fit)
-    path = posterior_path(store, fit.fit_key)
-    kept = read_posterior(store, fit.fit_key, path)
-    found = kept[0] if kept is not None else {}
-    try:
-        arrays = {name.removeprefix(SCORES): value.numpy() for name, value in found.items() if name.startswith(SCORES)}
-        check_scores(arrays)
-    except (TypeError, ValueError) as error:  # NumPy lacks some types of PyTorch
-        raise StoreError(f"the scores in {path} cannot be trusted: {one_line(str(error))}") from error
-    return arrays
 
 
 def rebuilt(store: Store, fit: Record) -> Posterior:
@@ -190,7 +152,7 @@ def rebuilt(store: Store, fit: Record) -> Posterior:
     if kept is None:
         name = label(fit.approach, fit.recipe)
         raise StoreError(f"posterior {path} cannot be trusted; `python -m bench run` elsewhere trains {name} anew")
-    weights = {name: value for name, value in kept[0].items() if not name.startswith(SCORES)}
+    weights = {name: value for name, value in kept[0].items() if not name.startswith(NO_WEIGHTS)}
     widened = {name: value.float() if value.dtype == torch.float16 else value for name, value in weights.items()}
     return posterior_of(approach, widened, TASK, fit.seed)
 

@@ -10,20 +10,18 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from scipy import ndimage
 
 from bench.core.errors import UnusableImage
-from bench.show.predict.reading import Floats, Picture
+from bench.show.predict.paper import FEWEST, Floats, digit_in, full_ink, on_sheet
+from bench.show.predict.reading import Picture
 
 SAMPLES = 64  # points a side of the grid that the background is fitted to
 ROUNDS = 30  # of reweighting; in the worst cases tried, the fit no longer changed after 20
 SMALLEST_RESIDUAL = 1e-4  # of colour; far below one step of 8 bits (0.004)
 NOISE_SIGMAS = 5.0  # one pixel of Gaussian noise in 3 million is further out; of real grain, more are
 TO_SIGMA = 1.4826  # median absolute deviation to standard deviation, for Gaussian noise
-FEWEST = 2e-4  # share of the pixels that ink has at least; in 300 x 300 pixels, a stroke of 3 x 6
 FAINTEST = 0.15  # of full ink: fainter pixels are a smudge, an artefact of JPEG or grain
 LEAST_CONTRAST = 0.06  # of the range from black to white; a photograph of empty paper with a noise of 0.05 has less
-SPECK = 0.03  # of the ink of the largest piece: a piece with less is dirt
 LARGE = 0.25  # of the ink of the largest shape: a shape with less is no second digit
 APART = 0.1  # least gap between two shapes, as a share of the drawing's longer side or of twice the shorter one
 DARKEST_PAPER = 0.1  # darker paper counts as this dark: division by less would only enlarge noise
@@ -37,11 +35,12 @@ class Ink:
     dark_on_light: bool
     is_clear: bool  # whether the ink stands out of the noise of the background
     n_shapes: int  # number of shapes that stand apart
+    remarks: tuple[str, ...]  # what was left out
 
 
 def find_ink(picture: Picture) -> Ink:
     """Separate ink and background; raises UnusableImage where there is no ink."""
-    difference, paper = _without_background(picture.colours)
+    difference, paper = _without_background(on_sheet(picture.colours))
     amount, dark = _along_ink(difference)
     if dark:  # ink absorbs a share of the light, so the difference is smaller in the shade
         amount *= np.median(paper) / np.maximum(paper, DARKEST_PAPER)
@@ -50,16 +49,16 @@ def find_ink(picture: Picture) -> Ink:
     is_clear = len(above) >= max(1, FEWEST * amount.size)
     if not is_clear:  # nothing stands out: the picture is blank, or all of it is a pattern or noise
         above = amount[amount > 0]
-    level = _level(above)
+    level = full_ink(above)
     if level < LEAST_CONTRAST:
         raise UnusableImage(
             f"{picture.path}: blank: no part differs enough from the background ({100 * LEAST_CONTRAST:.0f} % of black "
             "to white); give a picture with more contrast"
         )
-    scaled = (amount / level).clip(0, 1)
     floor = min(max(FAINTEST, NOISE_SIGMAS * noise / level), 0.5)
-    drawn = _pieces(scaled, floor).astype(np.float32)
-    return Ink(drawn, dark, is_clear, shapes(drawn))
+    of_digit, remarks = digit_in(amount, floor * level)
+    drawn = np.where(of_digit, (amount / full_ink(amount[of_digit])).clip(0, 1), 0).astype(np.float32)
+    return Ink(drawn, dark, is_clear, shapes(drawn), tuple(remarks) if is_clear else ())
 
 
 def shapes(drawn: Floats) -> int:
@@ -84,17 +83,6 @@ def _runs(mass: Floats, gap: float) -> int:
     cuts = np.flatnonzero(np.diff(places) - 1 >= gap) + 1
     masses = [float(mass[run].sum()) for run in np.split(places, cuts)]
     return sum(each >= LARGE * max(masses) for each in masses)
-
-
-def _level(above: Floats) -> float:
-    """Return the amount that counts as full ink: the median over pixels that reach half of the weighted mean.
-
-    Each pixel weighs as its own amount, so that the many faint pixels at the edges hardly count.
-    """
-    if len(above) == 0:
-        return 0.0
-    mean = float((above**2).sum() / above.sum())
-    return float(np.median(above[above >= 0.5 * mean]))
 
 
 def _without_background(colours: Floats) -> tuple[Floats, Floats]:
@@ -148,13 +136,3 @@ def _along_ink(difference: Floats) -> tuple[Floats, bool]:
     if float((along.astype(np.float64) ** 3).sum()) < 0:
         along, direction = -along, -direction
     return along, float(direction.sum()) < 0
-
-
-def _pieces(amount: Floats, floor: float) -> Floats:
-    """Return the amounts in connected pieces of pixels above `floor`, without specks; corners connect."""
-    labels, count = ndimage.label(amount > floor, structure=np.ones((3, 3)))
-    if count <= 1:
-        return np.where(labels > 0, amount, 0)
-    masses = np.bincount(labels.reshape(-1), amount.reshape(-1).astype(np.float64))
-    masses[0] = 0
-    return np.where((masses >= SPECK * masses.max())[labels], amount, 0)

@@ -14,8 +14,9 @@ import numpy as np
 from PIL import Image
 
 from bench.core.errors import UnusableImage
-from bench.show.predict.ink import FEWEST, find_ink, sides
-from bench.show.predict.reading import Floats, Picture, read
+from bench.show.predict.ink import find_ink, sides
+from bench.show.predict.paper import FEWEST, Floats
+from bench.show.predict.reading import Picture, read
 
 SIDE = 28  # pixels
 EDGE = 0.4  # of full ink; fainter pixels do not widen the box. Of 0.15 to 0.5, 0.4 restored enlarged digits best
@@ -56,7 +57,7 @@ def from_picture(picture: Picture) -> Normalised:
             f"{picture.path}: blank but for {width} x {height} pixels; a digit needs {SMALLEST}: "
             "give a larger picture of it"
         )
-    remarks = []
+    remarks = [*ink.remarks]
     if not ink.is_clear:
         remarks.append(
             f"no clear ink: less than {100 * FEWEST:g} % of the picture stands out of its noise or pattern; cut it "

@@ -4,26 +4,29 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import torch
 
-from bench.core.errors import ConfigError
+from bench.core.errors import ConfigError, check_known
 from bench.core.noise import without_compiling
 from bench.core.records import Record
 from bench.core.store import Store
 from bench.measure.measuring import categorical, draws_of
 from bench.measure.metrics.arrays import FloatArray
-from bench.measure.metrics.draws import reduce_draws
+from bench.measure.metrics.draws import DrawSummary, reduce_draws
+from bench.measure.metrics.refusal import MEDIAN_RULE, STRICT_RULE, RefusalRule
 from bench.measure.metrics.uncertainty import entropies
-from bench.show.predict import fits, rules
+from bench.show.predict import fits
 from bench.show.predict.normalise import Normalised, normalise
 
 MAX_DRAWS = 10_000
 BLOCK_IMAGES = 100  # pictures predicted at once
+RULES: Mapping[str, RefusalRule] = {"median": MEDIAN_RULE, "strict": STRICT_RULE}
+DEFAULT = "median"
 
 
 @dataclass(frozen=True, repr=False)
@@ -40,11 +43,8 @@ class PictureAnswer:
     probabilities: tuple[float, ...]  # of the digits 0 to 9, mean over the draws
     predictive_entropy: float  # nats
     mutual_information: float  # nats
-    rule: str
-    rule_words: str  # when the rule answers
-    threshold: float
+    rule: str  # of RULES
     refused_by: str  # why the rule does not answer, '' if it does
-    refusing_rules: tuple[str, ...]  # names of all rules that refuse, of those that have a threshold for this fit
     draws: FloatArray = dataclasses.field(compare=False)  # [S, 10], probabilities of each draw
     remarks: tuple[str, ...] = ()  # see `Normalised`
 
@@ -85,7 +85,7 @@ class Predictor:
         profile: str = "full",
         seed: int | None = None,
         n_draws: int = 100,
-        rule: str = rules.DEFAULT,
+        rule: str = DEFAULT,
     ) -> None:
         """Load a posterior.
 
@@ -96,10 +96,10 @@ class Predictor:
             profile: how long it was trained.
             seed: run seed; None for the lowest that has a fit.
             n_draws: number of draws from the posterior.
-            rule: when it says "I don't know", see `bench.show.predict.rules`.
+            rule: when it says "I don't know": a name of RULES.
 
         Raises:
-            ConfigError: a name is unknown, the posterior is missing, or the rule has no threshold.
+            ConfigError: a name is unknown, or the posterior is missing.
             StoreError: the file of the posterior is damaged.
             MissingFramework: a framework that the approach needs is not installed.
         """
@@ -107,7 +107,7 @@ class Predictor:
         self._load(store, fits.choose(store, (approach,), (recipe,), profile, seed)[0], n_draws, rule)
 
     @classmethod
-    def of(cls, store: Store, fit: Record, n_draws: int = 100, rule: str = rules.DEFAULT) -> Predictor:
+    def of(cls, store: Store, fit: Record, n_draws: int = 100, rule: str = DEFAULT) -> Predictor:
         """Return the predictor of a fit; raises as the constructor."""
         made = cls.__new__(cls)
         made._load(store, fit, n_draws, rule)
@@ -116,8 +116,8 @@ class Predictor:
     def _load(self, store: Store, fit: Record, n_draws: int, rule: str) -> None:
         if not 1 <= n_draws <= MAX_DRAWS:
             raise ConfigError(f"{n_draws} draws were asked for; allowed are 1 to {MAX_DRAWS}")
-        self.fit = fit
-        self.rule, self._rules = rules.rule_among_all(rule, fits.scores(store, fit))
+        check_known("rule", RULES, rule)
+        self.fit, self.rule = fit, rule
         # Shipped posteriors are small: to compile the loops would take longer than to go without.
         self._noise_mode = without_compiling if fits.is_shipped(store, fit) else contextlib.nullcontext
         with self._noise_mode():
@@ -143,7 +143,7 @@ class Predictor:
         each = log_probs.double().exp().cpu().numpy()
         answers = []
         for row in range(len(images)):
-            digit, refused = self.rule.judge(summary, row)
+            digit, refused = judged(self.rule, summary, row)
             answers.append(
                 PictureAnswer(
                     approach=self.fit.approach,
@@ -156,13 +156,31 @@ class Predictor:
                     probabilities=tuple(summary.mean_probs[row].tolist()),
                     predictive_entropy=float(nats["predictive_entropy"][row]),
                     mutual_information=float(nats["mutual_information"][row]),
-                    rule=self.rule.name,
-                    rule_words=self.rule.words,
-                    threshold=self.rule.threshold,
+                    rule=self.rule,
                     refused_by=refused,
-                    refusing_rules=tuple(other.name for other in self._rules if other.judge(summary, row).refused),
                     draws=each[:, row],
                     remarks=images[row].remarks,
                 )
             )
         return answers
+
+
+def in_words(rule: str) -> str:
+    """Return when a rule answers."""
+    of = RULES[rule]
+    return f"answers if the {_quantile(of)} over the draws of a digit's probability is above {of.threshold}"
+
+
+def judged(rule: str, summary: DrawSummary, row: int) -> tuple[int, str]:
+    """Return the answer to a row, and why the rule refuses it, '' if it does not."""
+    of = RULES[rule]
+    found = summary.quantile_probs[of.quantile][row]
+    digit, highest = int(found.argmax()), float(found.max())
+    if highest > of.threshold:
+        return digit, ""
+    what = f"no digit's {_quantile(of)} over the draws is above {of.threshold}"
+    return digit, f"{what}; the highest is {highest:.3f}, of the digit {digit}"
+
+
+def _quantile(rule: RefusalRule) -> str:
+    return "median" if rule.quantile == 0.5 else f"{rule.quantile:.0%} quantile"

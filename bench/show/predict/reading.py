@@ -7,19 +7,17 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 from PIL import Image, ImageOps
 
 from bench.core.errors import UnusableImage
-
-Floats = npt.NDArray[np.float32]
+from bench.show.predict.paper import FEWEST, Floats
 
 MAX_PIXELS = 50_000_000  # a telephone's largest photograph; decoded with transparency, 200 MB
 WORK_SIDE = 1600  # pixels: a larger picture is averaged down to at most twice this, enough for any digit
 FORMATS = ("PNG", "JPEG")
 DEEP = 65535.0  # largest value of a sample of 16 bits
 SEEN_THROUGH = 0.5  # a pixel of at most this opacity is not part of the drawing
-FLAT = 0.25  # if the drawing's brightness has a smaller range, only the transparency shows the shape
+FLAT = 0.25  # if hardly a pixel's brightness is farther from the median, only the transparency shows the shape
 
 
 @dataclass(frozen=True)
@@ -98,7 +96,8 @@ def _samples(image: Image.Image) -> tuple[Floats, Floats | None]:
 def _opaque(colours: Floats, opacity: Floats | None) -> Floats:
     """Return the colours with paper behind transparent pixels.
 
-    If the whole drawing has one brightness, only its transparency shows the shape: ink is drawn black on white paper.
+    If the whole drawing has one brightness, but for fewer pixels than ink has, only its transparency shows the shape:
+    ink is drawn black on white paper.
     Otherwise the drawing includes its page, and the paper has the page's colour, the median.
     """
     if opacity is None:
@@ -107,7 +106,7 @@ def _opaque(colours: Floats, opacity: Floats | None) -> Floats:
     if len(drawn) == 0:
         return np.ones_like(colours)  # nothing to be seen
     brightness = drawn.mean(axis=1)
-    if np.ptp(np.percentile(brightness, (5, 95))) < FLAT:
+    if (np.abs(brightness - np.median(brightness)) > FLAT).mean() < FEWEST:
         return np.repeat(1 - opacity[..., None], 3, axis=2)
     page = np.median(drawn, axis=0).astype(np.float32)
     return np.asarray(colours + (1 - opacity[..., None]) * page)

@@ -12,12 +12,10 @@ import numpy as np
 
 from bench.core.errors import ConfigError
 from bench.core.files import check_writable, write_atomically
-from bench.measure.metrics.draws import QUANTILES
 from bench.show.figures.style import COLOURS, REPORTED, Axes, Drawing, canvas, style
 from bench.show.predict.normalise import Normalised
-from bench.show.predict.predictor import PictureAnswer
-from bench.show.predict.reading import Floats
-from bench.show.predict.rules import QUANTILE_RULES
+from bench.show.predict.paper import Floats
+from bench.show.predict.predictor import RULES, PictureAnswer, in_words
 from bench.show.table import Table
 from bench.show.terminal import shown
 
@@ -30,6 +28,7 @@ ACROSS = 4  # approaches side by side
 PANEL = 1.75  # inches, side of a panel
 CAPTION = 7.0  # points, size of the caption's letters
 CHARACTERS = 17  # characters of the caption in an inch
+SHADES = " .:+#"  # from no ink to full ink
 LABEL = 20  # characters in a line of a panel's title
 ANSWERED, REFUSED = COLOURS[0], COLOURS[1]
 SPREAD = (10, 90)  # percentiles of the draws that a line spans
@@ -69,23 +68,25 @@ def text(image: Normalised, answers: Sequence[PictureAnswer]) -> str:
         for answer in answers
     ]
     refused = [f"{answer.label} does not answer: {answer.refused_by}" for answer in answers if answer.refused_by]
-    others = {answer.label: [name for name in answer.refusing_rules if name != answer.rule] for answer in answers}
-    refusals = [f"{label} ({', '.join(names)})" for label, names in others.items() if names]
     return shown(
-        f"{image.path}: {image.size[0]} x {image.size[1]}, {ink(image)}",
+        f"{image.path}: {image.size[0]} x {image.size[1]}, {ink(image)}; the networks see",
+        seen(image.pixels),
         *image.remarks,
         Table("answers", "Answers", "", COLUMNS, rows),
         *refused,
-        *([f"other rules that refuse: {'; '.join(refusals)}"] if refusals else []),
     )
 
 
-def rules(answers: Sequence[PictureAnswer]) -> str:
-    """Return the rule in words; for a rule on entropies, also the threshold of each approach."""
-    line = f"rule {answers[0].rule}: {answers[0].rule_words}"
-    if answers[0].rule not in QUANTILE_RULES:
-        line += ", nats: " + ", ".join(f"{answer.label} {answer.threshold:.3f}" for answer in answers)
-    return shown(line)
+def seen(pixels: Floats) -> str:
+    """Return a picture [28, 28] in characters, two rows to a line, as a character is twice as high as wide."""
+    pairs = pixels.reshape(len(pixels) // 2, 2, -1).mean(axis=1)
+    lines = ["".join(SHADES[round(float(value) * (len(SHADES) - 1))] for value in row).rstrip() for row in pairs]
+    return "\n".join(lines).rstrip("\n")
+
+
+def rule(answers: Sequence[PictureAnswer]) -> str:
+    """Return the rule in words."""
+    return shown(f"rule {answers[0].rule}: {in_words(answers[0].rule)}")
 
 
 def likely(probabilities: Sequence[float]) -> str:
@@ -157,11 +158,9 @@ def _bars(axes: Axes, answer: PictureAnswer, is_first: bool) -> None:
     if answer.n_draws > 1:
         low, high = np.percentile(answer.draws, SPREAD, axis=0)
         axes.vlines(digits, low, high, color="black", linewidth=0.8)
-    if answer.rule in QUANTILE_RULES:
-        at = QUANTILE_RULES[answer.rule].quantile
-        assert at in QUANTILES, "the rule was judged by it"
-        axes.plot(digits, np.quantile(answer.draws, at, axis=0), "_", color="black", markersize=5)
-        axes.axhline(answer.threshold, color=REPORTED, linewidth=0.7, linestyle="--")
+    of = RULES[answer.rule]
+    axes.plot(digits, np.quantile(answer.draws, of.quantile, axis=0), "_", color="black", markersize=5)
+    axes.axhline(of.threshold, color=REPORTED, linewidth=0.7, linestyle="--")
     axes.set(ylim=(0, 1.02), xticks=digits, yticks=(0, 0.5, 1), xlim=(-0.6, 9.6))
     axes.tick_params(labelsize=6, length=2, labelleft=is_first)
     axes.grid(visible=False, axis="x")
@@ -175,7 +174,6 @@ def _bars(axes: Axes, answer: PictureAnswer, is_first: bool) -> None:
 
 def _legend(answer: PictureAnswer) -> str:
     spread = f"bars: mean probability of each digit; lines: {SPREAD[0]} to {SPREAD[1]} % of the draws"
-    if answer.rule not in QUANTILE_RULES:
-        return f"{spread}; rule {answer.rule}; nats"
-    at = "median" if answer.rule == "median" else f"{QUANTILE_RULES[answer.rule].quantile:.0%} quantile"
+    quantile = RULES[answer.rule].quantile
+    at = "median" if quantile == 0.5 else f"{quantile:.0%} quantile"
     return f"{spread}; ticks: {at}; dashed: what one tick must exceed (rule {answer.rule}); entropies in nats"

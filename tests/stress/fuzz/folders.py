@@ -79,7 +79,7 @@ COMMANDS = (
         "predict",
         2.5,
         (
-            *(f"predict PICTURE --draws 3 --rule {rule} {HERE}" for rule in ("median", "entropy")),
+            *(f"predict PICTURE --draws 3 --rule {rule} {HERE}" for rule in ("median", "strict")),
             f"predict PICTURE --approach mlp --json {HERE}",
         ),
     ),

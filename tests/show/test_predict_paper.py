@@ -1,0 +1,135 @@
+"""Paper that is not blank, or not there all over: what is no digit goes, and the digit stays."""
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from bench.show.predict.paper import SPECK, digit_in, on_sheet
+from tests.drawings import GREY, SHAPE, on_page, seen, stored
+from tests.show.test_predict_pictures import BYTE, LEAST_CONTRAST, TOLERANCE, close, coloured
+
+# transparent pictures
+
+
+def transparent(opacity):
+    return Image.fromarray(np.dstack([GREY, GREY, GREY, opacity.round()]).astype(np.uint8))
+
+
+def towards_edges(reach):
+    """Return the opacity of a page that fades to nothing over `reach` pixels at its edges, 0 to 255."""
+    y, x = np.mgrid[: SHAPE.shape[0], : SHAPE.shape[1]]
+    edge = np.minimum.reduce([y, x, SHAPE.shape[0] - 1 - y, SHAPE.shape[1] - 1 - x])
+    return 255 * np.minimum(1, edge / reach)
+
+
+def rounded_off(radius):
+    """Return the opacity of a page with round corners, 0 to 255."""
+    y, x = np.mgrid[: SHAPE.shape[0], : SHAPE.shape[1]]
+    middle = [(side - 1) / 2 for side in SHAPE.shape]
+    outside = [np.maximum(np.abs(at - half) - (half - radius), 0) for at, half in zip((y, x), middle, strict=True)]
+    return 255.0 * (np.hypot(*outside) <= radius)
+
+
+@pytest.mark.parametrize(
+    "opacity",
+    [
+        towards_edges(10),
+        rounded_off(22),
+        255.0 * (np.add.outer(*map(np.arange, SHAPE.shape)) >= 40),
+        np.full(SHAPE.shape, 229.5),
+    ],
+    ids=["edges that fade", "round corners", "a corner torn off", "all of it pale"],
+)
+def test_a_page_that_is_transparent_in_part_keeps_its_digit(opacity, tmp_path):
+    assert SHAPE[opacity == 0].sum() == 0, "the drawing itself is there"
+    # a premultiplied byte of a pixel of opacity a is off by BYTE / 2, so that its colour is by BYTE / (2 a); here a is
+    # at least .3 where there is ink
+    assert opacity[SHAPE > 0].min() >= 0.3 * 255
+    assert close(stored(tmp_path, transparent(opacity)).pixels, TOLERANCE + BYTE / (2 * 0.3) / LEAST_CONTRAST)
+
+
+def test_a_straightened_scan_is_read_as_on_white_paper(tmp_path):
+    page = transparent(np.full(SHAPE.shape, 255.0)).rotate(4, Image.Resampling.BICUBIC, expand=True)
+    white = Image.new("RGBA", page.size, (255, 255, 255, 255))
+    white.alpha_composite(page)
+    found, plain = stored(tmp_path, page), stored(tmp_path, white.convert("RGB"), "white.png")
+    assert np.abs(found.pixels - plain.pixels).max() <= TOLERANCE
+    assert found.remarks == plain.remarks == ()
+
+
+# paper that is not blank
+
+
+def rows_of(height, spacing, thick, first=7):
+    return ((np.arange(height) - first) % spacing < thick).astype(float)
+
+
+PAGE = on_page(SHAPE, (400, 400), (110, 120))
+ROWS = np.repeat(rows_of(400, 40, 3)[:, None], 400, axis=1)
+FRAME = np.ones_like(PAGE)
+FRAME[20:-20, 20:-20] = 0
+FRAME[:12] = FRAME[-12:] = 0
+FRAME[:, :12] = FRAME[:, -12:] = 0
+BELOW = np.zeros_like(PAGE)
+BELOW[262:267, 100:320] = 1  # SHAPE is 111 columns wide, and its lowest row is at most 110 + 199
+SCAN = np.zeros_like(PAGE)
+SCAN[:, :15] = SCAN[-20:] = 1
+LOWEST = int(np.flatnonzero(PAGE.any(axis=1))[-1])
+
+
+def left_over(amount):
+    """Return the pixels that stay and the remarks; ink has the amount 1."""
+    return digit_in(amount.astype(np.float32), 0.15)
+
+
+@pytest.mark.parametrize("lines", [ROWS, np.maximum(ROWS, ROWS.T), ROWS.T], ids=["lined", "squared", "columns"])
+def test_pale_lines_go_and_strokes_that_cross_them_stay_whole(lines):
+    found, remarks = left_over(np.maximum(PAGE, 0.4 * lines))
+    assert found[PAGE > 0].all()
+    assert (found & (PAGE == 0)).sum() <= SPECK * PAGE.sum()  # a line stays where a stroke lies along it
+    assert remarks == ["straight lines are left out"]
+
+
+def test_lines_as_dark_as_the_ink_go_where_no_stroke_is_on_both_sides():
+    found, remarks = left_over(np.maximum(PAGE, ROWS))
+    assert not (found & (PAGE == 0)).any(axis=1)[ROWS[:, 0] == 0].any()
+    under = (PAGE * ROWS).sum()  # at most what the lines cover is lost, and a stroke's end beyond a line as a speck
+    assert PAGE.sum() - found.sum() <= under + SPECK * PAGE.sum()
+    assert remarks == ["straight lines are left out"]
+
+
+@pytest.mark.parametrize(
+    ("other", "remark"),
+    [
+        (FRAME, "a frame is left out"),
+        (np.roll(BELOW, LOWEST - 262 + 4, axis=0), "straight lines are left out"),
+        (SCAN, "what touches the edge of the picture is left out"),
+    ],
+    ids=["frame", "a line under the digit", "the border of a scan"],
+)
+def test_what_is_no_digit_goes_with_a_remark(other, remark):
+    found, remarks = left_over(np.maximum(PAGE, other))
+    np.testing.assert_array_equal(found, PAGE > 0)
+    assert remarks == [remark]
+
+
+def test_a_sheet_on_a_desk_is_cut_out():
+    page = np.full((500, 520, 3), 0.2)
+    page[60:460, 70:470] = coloured(PAGE, (0.1, 0.1, 0.1), (0.95, 0.95, 0.9))
+    assert close(seen(page))
+    light = np.full((500, 520, 3), 0.9)  # light on dark as before: the sheet is not brighter than what is around it
+    light[60:460, 70:470] = coloured(PAGE, (0.1, 0.1, 0.1), (0.95, 0.95, 0.9))
+    np.testing.assert_array_equal(on_sheet(light.astype(np.float32)), light.astype(np.float32))
+
+
+def test_a_shadow_is_no_desk():
+    across = np.linspace(-8, 8, 400)
+    light = 0.45 + 0.5 / (1 + np.exp(-across))
+    page = (light[None, :, None] * coloured(PAGE, (0.1, 0.1, 0.1), (1, 1, 1))).astype(np.float32)
+    np.testing.assert_array_equal(on_sheet(page), page)
+
+
+def test_a_digit_that_the_edge_cuts_stays_with_a_remark():
+    found, remarks = left_over(PAGE[130:, :])
+    np.testing.assert_array_equal(found, PAGE[130:, :] > 0)
+    assert remarks == ["the ink touches the edge of the picture: the digit may be cut off"]
