@@ -16,17 +16,18 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from bench.core.errors import ConfigError, Diverged, check_known
+from bench.core.errors import ConfigError, ContractViolation, Diverged, check_known
 from bench.core.metric_table import N_CLASSES
 from bench.core.precision import check_device
 from bench.core.project import usual_results
+from bench.core.reasons import in_words
 from bench.core.text import one_line
 from bench.data.splits import load_split, toy_split
 from bench.interface import Context, Noise, Posterior, Split, Task
 from bench.measure.measuring import draws_of, first_rows, predict_split
-from bench.measure.metrics.arrays import Labels
+from bench.measure.metrics.arrays import Labels, as_labels
 from bench.measure.metrics.draws import draw_hits, reduce_draws
-from bench.measure.metrics.evaluate import evaluate_classification
+from bench.measure.metrics.evaluate import MetricArrays, MetricValues, MissingMetrics, evaluate_classification
 from bench.plan import recipes
 from bench.plan.registry import manifest
 from bench.show.frame import folder_frame
@@ -85,8 +86,10 @@ def fit(
 
 def evaluate(
     answers: Posterior | Answers, labels: Labels | None = None, *, draws: int = 100, rows: int | None = None
-) -> dict[str, float]:
+) -> dict[str, float | str]:
     """Return accuracy, NLL, Brier score, calibration, refusal and more; `python -m bench table definitions` has units.
+
+    A metric that these answers do not define has the reason in place of a number.
 
     Args:
         answers: a posterior, which predicts MNIST's official test images; or probabilities [N, K]; or the
@@ -109,16 +112,20 @@ def evaluate(
             predicted = predict_split(answers, test, asked)
         except RuntimeError as error:  # of PyTorch: shapes that do not fit
             raise ConfigError(f"this posterior cannot predict MNIST's images: {one_line(str(error))}") from error
-        return evaluate_classification(predicted.summary, test.y.numpy(), predicted.hits, answers.noise)[0]
+        return _with_reasons(evaluate_classification(predicted.summary, test.y.numpy(), predicted.hits, answers.noise))
     if labels is None:
         raise ConfigError("answers were given without labels; give labels of shape [N], one class for each row")
-    labels = _tensor(labels)
     if not len(labels):
         raise ConfigError("answers without rows were given; give at least one row")
     log_probs = _log_probabilities(_tensor(answers))
-    hits = draw_hits(log_probs, labels)
+    truth = torch.from_numpy(as_labels(_array(labels), *log_probs.shape[1:]))
     noise: Noise = "none" if len(log_probs) == 1 else "weights"
-    return evaluate_classification(reduce_draws(log_probs), labels, hits, noise)[0]
+    return _with_reasons(evaluate_classification(reduce_draws(log_probs), truth, draw_hits(log_probs, truth), noise))
+
+
+def _with_reasons(found: tuple[MetricValues, MissingMetrics, MetricArrays]) -> dict[str, float | str]:
+    values, missing, _ = found
+    return {**values, **{name: in_words(reason) for name, reason in missing.items()}}
 
 
 def records(results: str | Path | None = None, profile: str | None = None) -> pd.DataFrame:
@@ -165,13 +172,19 @@ def _training(kind: str, split: str, seed: int, data_dir: Path | None, learnt: s
     return train, Task("classification", n_outputs=N_CLASSES, n_train=len(train), n_inputs=train.x.shape[1])
 
 
-def _tensor(values: Answers | Labels) -> Tensor:
+def _tensor(values: Answers) -> Tensor:
     return values if isinstance(values, Tensor) else torch.as_tensor(np.ascontiguousarray(values))
+
+
+def _array(values: Labels) -> Labels:
+    return values if isinstance(values, Tensor) else np.asarray(values)
 
 
 def _log_probabilities(answers: Tensor) -> Tensor:
     """Return log-probabilities [S, N, K]."""
     if answers.dim() == 3:
+        if not bool(answers.double().logsumexp(2).abs().max() <= NORMALISED):  # e^x - 1 is about x
+            raise ContractViolation("log-probabilities [S, N, K] must be normalised: in each draw, rows with the sum 1")
         return answers
     if answers.dim() != 2:
         raise ConfigError(

@@ -48,7 +48,8 @@ def _data_verify(arguments: argparse.Namespace) -> int:
     for check in checks:
         name = f"{check.name} {check.file}".rstrip()
         state = "ok" if check.ok else "absent (optional)" if _may_be_absent(check) else "FAIL"
-        print(shown(f"{state:<17}  {name}{f': {check.problem}' if check.problem else ''}"))
+        rest = f": {check.problem}" if check.problem else f" ({check.path})" if check.path else ""
+        print(shown(f"{state:<17}  {name}{rest}"))
     return 0 if all(check.ok or _may_be_absent(check) for check in checks) else INCOMPLETE
 
 

@@ -56,8 +56,8 @@ def layouts(root: Path, manifest: DatasetManifest) -> list[Path]:
 
 
 def find_in(places: Sequence[Path], file: DataFile) -> Path | None:
-    """Return the IDX file, compressed or not, in the first place that has it, or None."""
-    names = (file.gz, file.gz.removesuffix(".gz"))
+    """Return the IDX file, compressed or not, in the first place that has it, or None; 7-zip writes ".idx"."""
+    names = (file.gz, plain := file.gz.removesuffix(".gz"), plain.replace("-idx", ".idx"))
     return next((folder / name for folder in places for name in names if is_there(folder / name)), None)
 
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
-from bench.core.errors import DataCorrupt, DataMissing
+from bench.core.errors import ConfigError, DataCorrupt, DataMissing
 from bench.data import notmnist
-from bench.data.files import find, find_copy, read_idx
+from bench.data.files import copy_at, find, find_copy, find_in, layouts, missing, read_idx
 from bench.data.manifest import ALL_NAMES, DataFile, DatasetManifest, manifest
 
 
@@ -37,6 +38,7 @@ class DatasetCheck:
     problem: str = ""  # one line; "" if the file is intact
     missing: bool = False  # the file does not exist; False for a broken file
     optional: bool = False  # the data set is optional, so that a missing file is not a failure
+    path: str = ""  # the file or folder that was read; "" if there is none
 
     @property
     def ok(self) -> bool:
@@ -50,12 +52,29 @@ def list_datasets(data_dir: Path | None = None) -> list[DatasetRow]:
 
 
 def verify(names: Sequence[str] | None = None, data_dir: Path | None = None) -> list[DatasetCheck]:
-    """Read every byte of the named data sets (all, if None) and compare with the known hashes.
+    """Read every byte of the named data sets and compare with the known hashes.
+
+    Args:
+        names: of data sets; None for all, or with `data_dir` for all that have files there.
+        data_dir: check the files below this folder alone, and not those of the repository.
 
     Raises:
-        ConfigError: unknown name, or `data_dir` is not a folder.
+        ConfigError: unknown name, `data_dir` is not a folder, or it has no file of any data set.
     """
-    return [check for name in (names or ALL_NAMES) for check in _checks(manifest(name), data_dir)]
+    chosen = [manifest(name) for name in names or ALL_NAMES]
+    if data_dir is not None and not names:
+        chosen = [known for known in chosen if known.kind != "generated" and _has_files(known, data_dir)]
+        if not chosen:
+            raise ConfigError(f"--data-dir {data_dir} has no file of any data set; give the folder that holds mnist/")
+    return [check for known in chosen for check in _checks(known, data_dir)]
+
+
+def _has_files(known: DatasetManifest, data_dir: Path) -> bool:
+    """Return whether any file of a data set lies below a folder."""
+    places = layouts(data_dir, known)
+    if known.kind == "png-archive":
+        return any(map(copy_at, places))
+    return any(find_in(places, file) for file in known.files.values())
 
 
 def _row(known: DatasetManifest, data_dir: Path | None) -> DatasetRow:
@@ -97,17 +116,45 @@ def _checks(known: DatasetManifest, data_dir: Path | None) -> list[DatasetCheck]
     if known.kind == "generated":
         return [DatasetCheck(known.name, "")]
     if known.kind == "png-archive":
-        return [_check(known, "images and labels", lambda: notmnist.load(known, data_dir))]
+        finder = partial(_copy, known, data_dir)
+        return [_check(known, "images and labels", finder, partial(notmnist.load_from, manifest=known))]
+    readers = {
+        key: partial(read_idx, shape=f.shape, sha256=f.sha256, remedy=known.how) for key, f in known.files.items()
+    }
+    return [
+        _check(known, key, partial(_file, known, file, data_dir), readers[key]) for key, file in known.files.items()
+    ]
 
-    def reader(file: DataFile) -> Callable[[], object]:
-        return lambda: read_idx(find(known, file, data_dir), file.shape, file.sha256, known.how)
 
-    return [_check(known, key, reader(file)) for key, file in known.files.items()]
+def _file(known: DatasetManifest, file: DataFile, data_dir: Path | None) -> Path:
+    """Return the path of a file, below `data_dir` alone if that is given; raises DataMissing."""
+    if data_dir is None:
+        return find(known, file, None)
+    places = layouts(data_dir, known)
+    path = find_in(places, file)
+    if path is None:
+        raise missing(known, file.gz, places)
+    return path
 
 
-def _check(known: DatasetManifest, file: str, read: Callable[[], object]) -> DatasetCheck:
+def _copy(known: DatasetManifest, data_dir: Path | None) -> Path:
+    """Return the copy of an archive, as `_file` does."""
+    if data_dir is None:
+        return find_copy(known, None)
+    places = layouts(data_dir, known)
+    copy = next(filter(None, map(copy_at, places)), None)
+    if copy is None:
+        raise missing(known, "copy", places)
+    return copy
+
+
+def _check(
+    known: DatasetManifest, file: str, finder: Callable[[], Path], read: Callable[[Path], object]
+) -> DatasetCheck:
+    path = ""
     try:
-        read()
+        path = str(finder())
+        read(Path(path))
     except (DataMissing, DataCorrupt) as error:
-        return DatasetCheck(known.name, file, str(error), isinstance(error, DataMissing), known.optional)
-    return DatasetCheck(known.name, file, optional=known.optional)
+        return DatasetCheck(known.name, file, str(error), isinstance(error, DataMissing), known.optional, path)
+    return DatasetCheck(known.name, file, optional=known.optional, path=path)

@@ -57,11 +57,35 @@ def test_one_answer_in_numpy_in_torch_and_as_draws():
         (np.ones(3) / 3, np.array([0]), ConfigError, r"shape \(3,\)"),
         (np.zeros((1, 2, 3)), np.array([0, 1]), ContractViolation, "normalised"),
         (np.ones((2, 3)) / 3, np.array([0, 3]), ConfigError, "allowed are 0 to 2"),
+        (np.ones((2, 3)) / 3, np.array([0.9, 1.9]), ConfigError, "give whole numbers"),
+        (np.ones((2, 3)) / 3, np.array([0.0, np.nan]), ConfigError, "give whole numbers"),
+        (np.ones((2, 3)) / 3, np.array([0.0, np.inf]), ConfigError, "allowed are 0 to 2"),
+        (np.ones((2, 3)) / 3, np.array(["0", "1"]), ConfigError, "give whole numbers"),
+        # each row's probabilities sum to 2 in one draw and to .5 in two: 1 on average
+        (
+            np.log(np.array([2, 0.5, 0.5])[:, None, None] / 3 * np.ones((3, 2, 3))),
+            [0, 1],
+            ContractViolation,
+            "each draw",
+        ),
     ],
 )
 def test_wrong_answers_or_labels_are_refused(answers, labels, error, message):
     with pytest.raises(error, match=message):
         bench.evaluate(answers, labels)
+
+
+def test_whole_numbers_of_any_type_are_labels():
+    probs = np.array([[0.9, 0.1], [0.8, 0.2]])
+    for labels in ([0, 1], np.array([0.0, 1.0]), np.array([False, True]), torch.tensor([0, 1], dtype=torch.int8)):
+        assert bench.evaluate(probs, labels)["accuracy"] == 0.5
+
+
+def test_what_has_no_value_has_its_reason():
+    found = bench.evaluate(np.array([[1.0, 0.0], [0.8, 0.2]]), np.array([1, 0]))  # a label of probability 0
+    assert isinstance(found["nll"], str)
+    assert "0" in found["nll"]
+    assert found["accuracy"] == 0.5
 
 
 @pytest.mark.parametrize("counts", [{"rows": -3}, {"rows": 0}, {"draws": 0}])

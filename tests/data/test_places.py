@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 
 from bench.core.errors import ConfigError, DataCorrupt, DataMissing
-from bench.data.files import decode_idx, read_idx
+from bench.data.files import decode_idx, find_in, read_idx
 from bench.data.inventory import list_datasets, verify
+from bench.data.manifest import DataFile
 from bench.data.splits import load_ood, load_split
 from tests.data.small_sets import IMAGES, LABELS, PIXELS, fashion, one_line, put_fashion, sha256
 
@@ -99,6 +100,26 @@ def test_lists_and_checks_go_on_over_faults(folder):
     absent = checks["notmnist459", "images and labels"]
     assert (absent.ok, absent.missing, absent.optional) == (False, True, True)
     assert (checks["mnist", "t10k-images"].missing, checks["mnist", "t10k-images"].optional) == (True, False)
+
+
+def test_a_folder_that_is_given_is_checked_alone(folder, tmp_path):
+    put_fashion(folder / "fashion_mnist")
+    with pytest.raises(ConfigError, match="has no file of any data set"):
+        verify(data_dir=tmp_path)
+    (missing, *_) = verify(["mnist"], tmp_path)
+    assert (missing.ok, missing.missing, missing.path) == (False, True, "")
+    put_fashion(tmp_path / "fashion_mnist")
+    there = {check.file: check.path for check in verify(data_dir=tmp_path) if check.ok}
+    assert there
+    assert all(path.startswith(str(tmp_path)) for path in there.values())
+
+
+def test_a_name_that_7_zip_writes_is_found(tmp_path):
+    known = DataFile(gz="t10k-images-idx3-ubyte.gz", shape=(1,), sha256="0" * 64)
+    assert find_in([tmp_path], known) is None
+    dotted = tmp_path / "t10k-images.idx3-ubyte"
+    dotted.write_bytes(b"")
+    assert find_in([tmp_path], known) == dotted
 
 
 @pytest.mark.parametrize("shape", [(5,), (3, 4), (2, 28, 28)])

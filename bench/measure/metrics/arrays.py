@@ -24,18 +24,18 @@ def as_labels(labels: Labels, n_rows: int, n_classes: int) -> IntArray:
     """Return labels as int64 [N].
 
     Raises:
-        ConfigError: there are no rows, the number of labels is wrong, or a label is not one of the classes.
+        ConfigError: there are no rows, the number of labels is wrong, or a label is no whole number or no class.
     """
     given = _in_memory(labels)
     if n_rows == 0:
         raise ConfigError("a metric was asked for 0 rows; it needs at least one: check the data set")
     if given.shape != (n_rows,):
         raise ConfigError(f"labels of shape {given.shape} were given for {n_rows} rows; give one label for each row")
+    if given.dtype.kind not in "biuf" or not (given == np.floor(given)).all():  # NaN is not equal to itself
+        raise ConfigError(f"labels such as {given[0]!r} ({given.dtype}) were given; give whole numbers, the classes")
     if given.min() < 0 or given.max() >= n_classes:
-        raise ConfigError(
-            f"labels from {given.min()} to {given.max()} were given; allowed are 0 to {n_classes - 1}: "
-            "rows of no class have no accuracy; measure them as an out-of-distribution set"
-        )
+        text = f"labels from {given.min()} to {given.max()} were given; allowed are 0 to {n_classes - 1}"
+        raise ConfigError(f"{text}: measure rows of no class as an out-of-distribution set")
     return given.astype(np.int64)
 
 

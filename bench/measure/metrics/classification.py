@@ -167,8 +167,9 @@ def reliability(probs: FloatArray, labels: Labels, n_bins: int = CALIBRATION_BIN
 
 def equal_width_bins(probs: FloatArray, n_bins: int = CALIBRATION_BINS) -> IntArray:
     """Return the bin of each row, [N], for equal-width bins of confidence."""
-    # Rounding can leave a confidence at 1 + 1e-16, which belongs to the last bin.
-    return np.asarray(np.searchsorted(np.linspace(0, 1, n_bins + 1)[1:-1], probs.max(axis=1), side="left"))
+    # A confidence above an edge by less than the rounding of single precision is on it, in the bin below.
+    edges = np.linspace(0, 1, n_bins + 1)[1:-1] * (1 + np.finfo(np.float32).eps)
+    return np.asarray(np.searchsorted(edges, probs.max(axis=1), side="left"))
 
 
 def equal_mass_bins(probs: FloatArray, n_bins: int) -> IntArray:
