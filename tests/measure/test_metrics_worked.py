@@ -111,8 +111,8 @@ def test_upper_edge_belongs_to_the_bin() -> None:
 def test_a_confidence_within_single_precision_of_an_edge_is_on_it() -> None:
     # .6 is the upper edge of the ninth of 15 bins: 2 rows of .6 are right, 2 of .62, in the next bin, are wrong
     probs, labels = np.array([[0.6, 0.4]] * 2 + [[0.62, 0.38]] * 2), np.array([0, 0, 1, 1])
-    # tolerance: single precision rounds a confidence in [1/2, 1] by at most 2^-25
     for given in (probs, probs.astype(np.float32)):
+        # tolerance: single precision rounds a confidence in [1/2, 1] by at most 2^-25
         assert classification.ece(given.astype(np.float64), labels) == pytest.approx(0.51, abs=2**-24)
     votes = np.array([1.0] * 9 + [0.0] * 6, np.float32).mean()  # 9 of 15 draws; float32 rounds .6 upwards
     assert votes > 0.6
