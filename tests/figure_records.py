@@ -18,7 +18,7 @@ from bench.show.figures.catalogue import render, survey
 from bench.show.figures.figure import Figure
 from bench.show.figures.style import NARROW, WIDTH
 from bench.show.inputs import Inputs
-from tests.show.posteriors import described
+from tests.show.conftest import described
 from tests.synthetic import record
 
 DRAWS, KEPT, ROWS, CLASSES = 8, 4, 40, 10

@@ -13,7 +13,7 @@ from bench.core.store import Store
 from bench.interface import Split
 from bench.judge.audit.data import audit_data, classes, image_keys, pixel_range, shared_rows
 from bench.judge.audit.records import audit_records
-from tests.show.posteriors import linear_bbb, put
+from tests.show.conftest import linear_bbb, put
 from tests.synthetic import changed, read_record, record
 
 

@@ -1,9 +1,55 @@
-"""Fixtures for the tests of predict."""
+"""For the tests of predict: pictures, a results folder, and posteriors with known probabilities in it."""
 
 import pytest
+import torch
+from msgspec import structs
 
+from bench.core.canonical import digest
+from bench.core.fits import FitInfo
+from bench.core.records import NetworkSize, Provenance, Timings
 from bench.core.store import Store
+from tests import synthetic
 from tests.drawings import THREE, save, strokes
+
+MLP = {
+    "hidden1.weight": (400, 784),
+    "hidden1.bias": (400,),
+    "hidden2.weight": (400, 400),
+    "hidden2.bias": (400,),
+    "output.weight": (10, 400),
+    "output.bias": (10,),
+}
+SURE = (0.02, 0.013, 0.007, 0.9, 0.01, 0.01, 0.01, 0.01, 0.01, 0.01)
+TORN = (0.19, 0.19, 0.19, 0.19, 0.04, 0.04, 0.04, 0.04, 0.04, 0.04)
+
+
+def mlp(probabilities=SURE):
+    """Return the weights of a network that answers the same for every picture: only its last biases are not zero."""
+    arrays = {name: torch.zeros(shape) for name, shape in MLP.items()}
+    return {**arrays, "output.bias": torch.tensor(probabilities).log()}
+
+
+def linear_bbb(spread):
+    """Return a posterior whose mean network gives the same answer, SURE; every weight has this standard deviation."""
+    mu = torch.zeros(669_706)
+    mu[-10:] = torch.tensor(SURE).log()
+    return {"mu": mu, "sigma": torch.full_like(mu, spread)}
+
+
+def described(fit_key):
+    """Return the description that a stored posterior of this fit has."""
+    return FitInfo(fit_key=fit_key, epochs=[], timings=Timings(), model=NetworkSize(), provenance=Provenance())
+
+
+def put(store, approach, arrays, scores=None, **changes):
+    """Write a fit and its record, and return the path of the posterior; without `arrays`, only the record."""
+    named = synthetic.record(**{"approach": approach, "protocol": "common", "provenance": {}, **changes})
+    fit_key = digest([approach, named.recipe, named.profile, named.precision, named.seed])
+    record = structs.replace(named, fit_key=fit_key, key=fit_key + named.protocol)
+    store.write(record, scores)
+    if arrays is not None:
+        store.write_tensors(store.fit_path(record.fit_key, "posterior"), arrays, described(record.fit_key))
+    return store.fit_path(record.fit_key, "posterior")
 
 
 @pytest.fixture

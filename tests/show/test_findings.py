@@ -130,7 +130,9 @@ def test_without_records_every_finding_says_so():
     assert said.pop("blundell2015_choices").startswith("The choices that the paper leaves open have not run yet")
     for name in ("methods", "methods_short"):
         assert said.pop(name).startswith("No method is measured yet")
-    assert [said.pop(name) for name in ("in_short", "reports_short", "sure", "wrong_sign", "which")] == [MISSING] * 5
+    assert [
+        said.pop(name) for name in ("in_short", "reports_short", "sure", "wrong_sign", "which", "which_network")
+    ] == [MISSING] * 6
     assert set(said.values()) == {NOT_MEASURED}
 
 

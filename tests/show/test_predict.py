@@ -12,7 +12,7 @@ from bench.core.errors import ConfigError, StoreError
 from bench.measure.metrics.draws import reduce_draws
 from bench.show.predict import Predictor, fits, predictor, show
 from bench.show.predict.normalise import normalise
-from tests.show.posteriors import SURE, TORN, linear_bbb, mlp, put
+from tests.show.conftest import SURE, TORN, linear_bbb, mlp, put
 from tools.make_predict_example import pictures
 
 

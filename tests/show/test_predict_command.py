@@ -16,7 +16,7 @@ from bench.core.project import RESULTS
 from bench.show.predict import Predictor, fits, show
 from bench.show.predict.normalise import normalise
 from bench.show.predict.show import draw
-from tests.show.posteriors import TORN, linear_bbb, mlp, put
+from tests.show.conftest import TORN, linear_bbb, mlp, put
 
 
 def call(capsys, *arguments):

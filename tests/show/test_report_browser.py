@@ -1,6 +1,6 @@
 """The report in a real browser: no error, no request, sorting and filters by mouse and keyboard, no overflow."""
 
-import json
+import csv
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,16 +8,20 @@ from typing import Any
 
 import pytest
 
+from bench.core.project import TOP
 from bench.show.inputs import Inputs
 from bench.show.page.build import write_report
 from bench.show.page.content import collect
+from tests.show.browser import column, drain, requested, show
 from tests.synthetic import HOSTILE, write_records
 
 webdriver = pytest.importorskip("selenium.webdriver", reason="selenium is not installed (extra 'browser')")
 
 Keys = pytest.importorskip("selenium.webdriver.common.keys").Keys
+Select = pytest.importorskip("selenium.webdriver.support.select").Select
 WebDriverWait = pytest.importorskip("selenium.webdriver.support.wait").WebDriverWait
 
+AXE = TOP / "node_modules" / "axe-core" / "axe.min.js"
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 OPTIONS = (
     "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
@@ -52,40 +56,12 @@ def browser(tmp_path_factory) -> Iterator[Any]:
 
 @pytest.fixture
 def opened(browser, page) -> Any:
-    show(browser, 1280)
+    show(browser, 1280, prefers_reduced_motion="reduce")  # a click does not wait for a page that still scrolls
     browser.get("about:blank")
     drain(browser)
     browser.get(page.as_uri())
     browser.execute_script("document.querySelectorAll('details').forEach((box) => { box.open = true })")
     return browser
-
-
-def show(browser: Any, width: int, **features: str) -> None:
-    """Set the width of the window in CSS pixels, and the reader's preferences, such as the colour scheme."""
-    size = {"width": width, "height": 800, "deviceScaleFactor": 1, "mobile": width < 600}
-    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
-    wishes = [{"name": name.replace("_", "-"), "value": value} for name, value in features.items()]
-    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": wishes})
-
-
-def drain(browser: Any) -> None:
-    browser.get_log("browser")
-    browser.get_log("performance")
-
-
-def requested(browser: Any) -> list[str]:
-    """Return the addresses asked for by the page, without data in the page and the browser's own pages."""
-    messages = [json.loads(entry["message"])["message"] for entry in browser.get_log("performance")]
-    sent = [m["params"]["request"]["url"] for m in messages if m["method"] == "Network.requestWillBeSent"]
-    return [url for url in sent if not url.startswith(("data:", "chrome:", "about:"))]
-
-
-def column(browser: Any, table: str, place: int) -> list[str]:
-    """Return the texts of a column's visible rows."""
-    script = """return [...document.querySelectorAll(`#${arguments[0]} tbody tr`)].filter((row) => !row.hidden)
-        .map((row) => row.cells[arguments[1]].textContent.trim())"""
-    texts: list[str] = browser.execute_script(script, table, place)
-    return texts
 
 
 def test_it_opens_without_an_error_or_a_request(opened, page):
@@ -181,6 +157,73 @@ def test_the_filter_keeps_the_rows_with_all_words(opened):
     assert column(opened, "table-detection", 0) == everything
 
 
+def test_the_address_keeps_a_view_that_can_be_sent(opened, page):
+    opened.find_element("css selector", "#table-detection select").send_keys("all")
+    opened.find_element("css selector", "#table-detection input").send_keys("linear_bbb")
+    opened.find_element("css selector", "#table-detection thead th:nth-child(1) button").send_keys(Keys.ENTER)
+    left, address = column(opened, "table-detection", 0), opened.current_url
+    assert "#table-detection?" in address
+    opened.get("about:blank")
+    opened.get(address)
+    assert column(opened, "table-detection", 0) == left
+    assert opened.find_element("css selector", "#table-detection input").get_attribute("value") == "linear_bbb"
+    opened.get(f"{page.as_uri()}#table-detection?words=%3Cb%3E&sort%20x=up&nosuch=1")  # nonsense does nothing
+    assert column(opened, "table-detection", 0) == []
+    assert opened.get_log("browser") == []
+
+
+def test_a_recipe_can_be_chosen(opened):
+    select = opened.find_elements("css selector", "#table-ood select")[1]  # the first is that of the data sets
+    everything = column(opened, "table-ood", 1)
+    assert set(everything) > {"corrected"}
+    Select(select).select_by_visible_text("corrected")
+    assert set(column(opened, "table-ood", 1)) == {"corrected"}
+    Select(select).select_by_visible_text("all")
+    assert column(opened, "table-ood", 1) == everything
+
+
+@pytest.mark.parametrize("kind", ["pointerover", "focusin"])
+def test_the_rows_of_one_network_are_marked_in_all_tables(opened, kind):
+    link = opened.find_element("css selector", "#table-accuracy tbody tr a")
+    name = opened.execute_script("return arguments[0].closest('tr').cells[0].textContent.trim()", link)
+    opened.execute_script("arguments[0].dispatchEvent(new Event(arguments[1], { bubbles: true }))", link, kind)
+    marked = """return [...document.querySelectorAll('.block tbody tr.same')]
+        .map((row) => [row.closest('.block').id, row.cells[0].textContent.trim()])"""
+    found = opened.execute_script(marked)
+    assert {one for _, one in found} == {name}
+    assert len({table for table, _ in found}) > 1
+
+
+def test_a_file_has_the_rows_that_are_shown(opened):
+    opened.find_element("css selector", "#table-detection input").send_keys("linear_bbb")
+    kept = """window.kept = []; URL.createObjectURL = (blob) => { window.kept.push(blob); return 'about:blank#' };
+        HTMLAnchorElement.prototype.click = function () { window.named = this.download }"""
+    opened.execute_script(kept)
+    opened.execute_script("document.querySelector('#table-detection .tools button').click()")
+    text = opened.execute_async_script("window.kept[0].text().then(arguments[0])")
+    assert opened.execute_script("return window.named") == "table-detection.csv"
+    head, *rows = csv.reader(text.splitlines())
+    assert [row[0] for row in rows] == column(opened, "table-detection", 0) != []
+    assert len(head) == len(rows[0])
+
+
+@pytest.mark.parametrize("width", [390, 900, 1400])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_no_violation(opened, width, scheme):
+    if not AXE.exists():
+        pytest.skip("axe-core is not installed: npm install --no-save axe-core@4.14.1")
+    show(opened, width, prefers_color_scheme=scheme)
+    opened.execute_cdp_cmd("Page.setBypassCSP", {"enabled": True})
+    opened.refresh()
+    opened.execute_script(AXE.read_text(encoding="utf-8"))
+    opened.set_script_timeout(600)
+    run = """const names = ({ violations }) => violations.map((one) => [one.id, one.nodes.map((node) => node.html)]);
+        axe.run(document, { resultTypes: ['violations'] }).then((found) => arguments[0](names(found)))"""
+    found = opened.execute_async_script(run)
+    opened.execute_cdp_cmd("Page.setBypassCSP", {"enabled": False})
+    assert found == []
+
+
 def test_the_keyboard_reaches_everything_and_shows_where_it_is(opened):
     script = "return document.activeElement.className + '|' + getComputedStyle(document.activeElement).outlineStyle"
     opened.find_element("tag name", "body").send_keys(Keys.TAB)
@@ -223,7 +266,7 @@ def test_the_findings_are_printed_with_their_numbers(opened):
     opened.execute_script("document.querySelectorAll('details').forEach((box) => { box.open = false })")
     folds = "return [...document.querySelectorAll('details[open]')].map((box) => box.className)"
     opened.execute_script("window.dispatchEvent(new Event('beforeprint'))")
-    assert opened.execute_script(folds) == ["proof"] * 3
+    assert opened.execute_script(folds) == ["proof"] * 3  # one for each finding
     opened.execute_script("window.dispatchEvent(new Event('afterprint'))")
     assert opened.execute_script(folds) == []
 

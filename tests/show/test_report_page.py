@@ -149,7 +149,7 @@ def test_a_file_that_cannot_be_trusted_is_named(page):
 
 
 def test_sections_come_in_the_order_of_the_questions(page):
-    article = "question finding-reports finding-sure finding-worth choice documents appendix"
+    article = "question finding-reports finding-worth finding-which_network choice documents appendix"
     rest = "numbers accuracies calibration ood refusal pruning speed papers faults definitions provenance"
     wanted = f"{article} {rest} evidence".split()
     assert [name for name in page.ids if name in wanted] == wanted

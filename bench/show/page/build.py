@@ -26,6 +26,7 @@ from bench.show.page.links import Links, anchor, record_anchor
 from bench.show.sentences import all_filled
 from bench.show.tables.choice import candidates
 from bench.show.tables.files import write_tables
+from bench.show.tables.sure import QUESTION
 from bench.show.tables.verdicts import DRAWING
 
 FORMS = ("html", "md", "csv", "tex")
@@ -64,6 +65,7 @@ def render_page(content: ReportContent) -> str:
         .get_template("page.html")
         .render(
             title=TITLE,
+            question=QUESTION,
             short=all_filled(inputs),
             made=made_of(content.records, inputs.results),
             inputs=inputs,
@@ -115,7 +117,7 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {"breakable": breakable, "coded": coded}
+    environment.filters |= {"breakable": breakable, "coded": coded, "plain": lambda text: text.replace("*", "")}
     environment.globals |= {
         "evidence": evidence,
         "anchor": anchor,

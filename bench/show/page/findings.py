@@ -10,7 +10,6 @@ from bench.core.text import counted, listed
 from bench.judge.comparison import CANNOT_TELL, CONFIRMED, CONTRADICTED
 from bench.judge.stats.papers import PAPER
 from bench.show.figures import forest as end_results_figure
-from bench.show.figures import sure as sure_figure
 from bench.show.figures.changes import MISTAKES
 from bench.show.inputs import Inputs
 from bench.show.page.worth import NOT_MEASURED, with_verb, worth
@@ -24,7 +23,7 @@ TESTED = (CONFIRMED, CONTRADICTED, CANNOT_TELL)
 
 @dataclass(frozen=True)
 class MainFinding:
-    """A question and its answer, with the names of the figure and the table that show it."""
+    """A question and its answer, with the names of the figure ('' for none) and the table that show it."""
 
     name: str
     question: str
@@ -89,9 +88,10 @@ def _curves(inputs: Inputs) -> Iterator[str]:
         )
 
 
-def sure(inputs: Inputs) -> str:
-    """Say what networks do if all answer equally often, and of turned digits."""
-    return all_filled(inputs)["sure"]
+def which(inputs: Inputs) -> str:
+    """Say which networks differ from the ordinary one beyond chance, and what they do if all answer equally often."""
+    said = all_filled(inputs)
+    return said["which"] if said["which"] == said["sure"] else f"{said['which']} {said['sure']}"
 
 
 def mistakes(inputs: Inputs) -> str:
@@ -102,8 +102,8 @@ def mistakes(inputs: Inputs) -> str:
 
 FINDINGS = (
     MainFinding("reports", "Do the reported numbers hold?", reports, end_results_figure.NAME, "headlines"),
-    MainFinding("sure", "Can a network be believed when it is 99 % sure?", sure, sure_figure.NAME, "sure"),
     MainFinding("worth", "How much does each mistake change?", mistakes, MISTAKES, "mistakes"),
+    MainFinding("which_network", "Which approach should I take?", which, "", "coverage"),
 )
 
 

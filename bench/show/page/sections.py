@@ -36,7 +36,7 @@ TOPICS = (
     Topic("numbers", "End results, documents, curves", ("headline", "verdict_summary")),
     Topic("against", "Against what: which recipes a number tells apart", ("alternatives",)),
     Topic("accuracies", "Accuracy: reported, measured alike, corrected", ("accuracy",), ("accuracy",)),
-    Topic("equal", "At least 99 % sure, and at equal coverage", ("coverage", "confidence")),
+    Topic("confident", "At least 99 % sure, as published and corrected", ("confidence",)),
     Topic("calibration", "Calibration", ("calibration",), ("reliability",)),
     Topic("ood", "Out of distribution", ("ood", "detection"), ("entropy", "roc")),
     Topic("refusal", "Refusal", ("refusal",), ("risk-coverage",)),
@@ -127,7 +127,7 @@ def topics(content: ReportContent, shown: Mapping[str, PageTable]) -> list[Topic
         and not figure.name.startswith(ABLATION_FIGURE)
     )
     placed = {name for plan in (*TOPICS, *LAST_TOPICS) for name in plan.tables}
-    placed |= {one.table for one in FINDINGS} | {"choice", "toys", *FAULTS, *LEFT_OUT}
+    placed |= {one.table for one in FINDINGS} | {"sure", "choice", "toys", *FAULTS, *LEFT_OUT}
     of_documents = {*content.inputs.results.approaches, *content.document_names}
     placed |= {f"{family}_{name}" for family in ("audit", "answer", "ablation") for name in of_documents}
     tables = tuple(name for name in shown if name not in placed)

@@ -63,7 +63,7 @@ def choice_table(inputs: Inputs) -> Table:
     seeds = {seed for one in found for seed in one.seeds}
     return Table(
         "choice",
-        "Which approach should I take?",
+        "How good is each approach?",
         caption,
         ["approach", *METRICS],
         [

@@ -93,7 +93,7 @@ TABLES = (
         spare=("uniform noise", "not-MNIST", "Gaussian noise"),
     ),
     TableKind("mistakes", "What is each mistake of the documents worth?", mistakes_table),
-    TableKind("choice", "Which approach should I take?", choice_table),
+    TableKind("choice", "How good is each approach?", choice_table),
     TableKind(
         "methods",
         "Which method for uncertainty should I take?",

@@ -29,6 +29,7 @@ from bench.show.row_numbers import (
 )
 from bench.show.table import Entry, Measured, Table
 
+QUESTION = "A Bayesian network is 99 % sure. Is it right?"  # README's and the page's title
 PLAIN, CALIBRATED = "mlp", "temperature"
 ONE_DECIMAL, TWO_DECIMALS = Digits(decimals=1), Digits(decimals=2)
 NOTHING = Samples(missing_value=NO_ROWS)
@@ -97,7 +98,7 @@ def sure_table(inputs: Inputs) -> Table:
     return _table(
         inputs,
         "sure",
-        "A Bayesian network is 99 % sure. Is it right?",
+        QUESTION,
         "Percent of the pictures of which a network is at least 99 % sure that they show one certain digit. Wrong: "
         "among 10,000 such answers on digits. Mistakes of the published code are corrected.",
         ["99 % sure of", *shown],

@@ -20,7 +20,7 @@ from bench.cli.main import main
 from bench.core.errors import BenchError
 from bench.core.records import Record
 from bench.core.store import Store
-from tests.show.posteriors import described
+from tests.show.conftest import described
 from tests.stress.fuzz.scores import sound_scores
 from tests.synthetic import record
 

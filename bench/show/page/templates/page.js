@@ -14,7 +14,25 @@
     return x - y;
   }
 
-  function sortable(table) {
+  // A view is what a table shows: its words, its choices, its order. The address keeps the view that was changed last.
+  function viewed(table, id) {
+    const view = new Map();
+    const parts = {}; // a function for each part, which shows the part's value
+    return {
+      part(name, apply) { parts[name] = apply; },
+      keep(name, value) {
+        if (value) view.set(name, value);
+        else view.delete(name);
+        const said = new URLSearchParams([...view]).toString();
+        history.replaceState(null, "", `#${id}${said ? `?${said}` : ""}`);
+      },
+      restore(said) {
+        for (const [name, value] of new URLSearchParams(said)) if (parts[name]) parts[name](value);
+      },
+    };
+  }
+
+  function sortable(table, view) {
     const body = table.tBodies[0];
     const original = [...body.rows];
     const heads = [...table.tHead.rows[0].cells];
@@ -25,8 +43,8 @@
       button.setAttribute("aria-label", `Sort by ${head.textContent}`);
       head.append(button);
       head.setAttribute("aria-sort", "none");
-      head.addEventListener("click", () => {
-        const next = { none: "ascending", ascending: "descending", descending: "none" }[head.getAttribute("aria-sort")];
+      const name = head.textContent;
+      function order(next) {
         heads.forEach((other) => other.setAttribute("aria-sort", other === head ? next : "none"));
         const numeric = head.classList.contains("n");
         const text = (row) => row.cells[place].textContent.trim();
@@ -38,18 +56,43 @@
           rows.sort((a, b) => missing(a) - missing(b) || sign * compare(numeric, text(a), text(b)));
         }
         body.replaceChildren(...rows);
+      }
+      view.part(`sort ${name}`, (next) => ["ascending", "descending"].includes(next) && order(next));
+      head.addEventListener("click", () => {
+        const next = { none: "ascending", ascending: "descending", descending: "none" }[head.getAttribute("aria-sort")];
+        heads.forEach((other) => view.keep(`sort ${other.firstChild.textContent}`, ""));
+        view.keep(`sort ${name}`, next === "none" ? "" : next);
+        order(next);
       });
     });
   }
 
-  function filterable(table, tools, title) {
+  // The file has the rows that are shown, as they are shown.
+  function downloadable(table, tools, id) {
+    const button = document.createElement("button");
+    button.type = "button";
+    button.textContent = "Download CSV";
+    button.addEventListener("click", () => {
+      const rows = [...table.rows].filter((row) => !row.hidden);
+      const field = (cell) => `"${cell.textContent.trim().replaceAll('"', '""')}"`;
+      const text = rows.map((row) => [...row.cells].map(field).join(",")).join("\r\n");
+      const link = document.createElement("a");
+      link.href = URL.createObjectURL(new Blob([`${text}\r\n`], { type: "text/csv" }));
+      link.download = `${id}.csv`;
+      link.click();
+      URL.revokeObjectURL(link.href);
+    });
+    tools.append(button);
+  }
+
+  function filterable(table, tools, title, view) {
     const rows = [...table.tBodies[0].rows];
     if (rows.length < SMALLEST_FILTERED) return;
     const texts = rows.map((row) => row.textContent.toLowerCase());
     const label = document.createElement("label");
     const input = document.createElement("input");
     const output = document.createElement("output");
-    const choice = switchOf(table, rows);
+    const choices = ["data set", "recipe"].map((name) => switchOf(table, rows, name)).filter(Boolean);
     input.type = "search";
     input.setAttribute("aria-label", `Filter the rows of: ${title}`);
     input.placeholder = "words, all must occur";
@@ -58,32 +101,47 @@
       const words = input.value.toLowerCase().split(/\s+/).filter(Boolean);
       let shown = 0;
       rows.forEach((row, place) => {
-        const chosen = !choice || !choice.select.value || row.cells[choice.place].textContent.trim() === choice.select.value;
+        const chosen = choices.every(({ select, place: at }) => !select.value || textAt(row, at) === select.value);
         row.hidden = !chosen || !words.every((word) => texts[place].includes(word));
         shown += !row.hidden;
       });
       output.textContent = shown < rows.length ? `${shown} of ${rows.length} rows` : `${rows.length} rows`;
     }
-    input.addEventListener("input", show);
-    if (choice) {
-      choice.select.addEventListener("change", show);
-      tools.append(choice.label);
+    function control(field, name, event, empty) {
+      field.addEventListener(event, () => {
+        view.keep(name, field.value || empty);
+        show();
+      });
+      view.part(name, (value) => {
+        field.value = value === empty ? "" : value;
+        show();
+      });
     }
+    control(input, "words", "input", "");
+    choices.forEach(({ label: named, select, name }) => {
+      control(select, name, "change", "all");
+      tools.append(named);
+    });
     tools.append(label, output);
     show();
   }
 
-  // A table of several data sets begins with the first one, which is that of the digits where they are among them.
-  function switchOf(table, rows) {
-    const place = [...table.tHead.rows[0].cells].findIndex((head) => head.textContent === "data set");
-    const names = place < 0 ? [] : [...new Set(rows.map((row) => row.cells[place].textContent.trim()))];
+  function textAt(row, place) {
+    return row.cells[place].textContent.trim();
+  }
+
+  // A table of several data sets begins with the first one, which is that of the digits where they are among them. A
+  // table of published and corrected recipes begins with all.
+  function switchOf(table, rows, name) {
+    const place = [...table.tHead.rows[0].cells].findIndex((head) => head.textContent === name);
+    const names = place < 0 ? [] : [...new Set(rows.map((row) => textAt(row, place)))];
     if (names.length < 2) return null;
     const label = document.createElement("label");
     const select = document.createElement("select");
-    select.append(...names.map((name) => new Option(name, name)), new Option("all", ""));
-    select.value = names.includes("mnist") ? "mnist" : names[0];
-    label.append("Data set", select);
-    return { label, select, place };
+    select.append(...names.map((one) => new Option(one, one)), new Option("all", ""));
+    select.value = name === "recipe" ? "" : names.includes("mnist") ? "mnist" : names[0];
+    label.append(name[0].toUpperCase() + name.slice(1), select);
+    return { label, select, place, name };
   }
 
   function named(table) {
@@ -95,13 +153,15 @@
   }
 
   function openTarget() {
+    const [id, said] = location.hash.slice(1).split("?");
     let target = null;
     try {
-      target = document.getElementById(decodeURIComponent(location.hash.slice(1)));
+      target = document.getElementById(decodeURIComponent(id));
     } catch {
       return; // an address that is none leads nowhere
     }
     if (!target) return;
+    if (views.has(id)) views.get(id).restore(said);
     let closed = false;
     for (let node = target; node; node = node.parentElement) {
       if (node.tagName === "DETAILS" && !node.open) {
@@ -158,11 +218,29 @@
     });
   }
 
+  const views = new Map(); // by the table's address
   document.querySelectorAll(".block table").forEach((table) => {
-    const block = table.closest(".block");
-    filterable(table, block.querySelector(".tools"), block.getAttribute("aria-label"));
-    sortable(table);
+    const { id } = table.closest(".block");
+    const tools = table.closest(".block").querySelector(".tools");
+    const view = viewed(table, id);
+    views.set(id, view);
+    filterable(table, tools, table.caption.textContent, view);
+    sortable(table, view);
+    downloadable(table, tools, id);
   });
+  // The rows of one network are marked in all tables while the pointer or the keyboard is on one of them.
+  const rowsOf = new Map();
+  document.querySelectorAll(".block tbody tr").forEach((row) => {
+    rowsOf.set(textAt(row, 0), [...(rowsOf.get(textAt(row, 0)) || []), row]);
+  });
+  let same = [];
+  function mark(event) {
+    const row = event.target.closest(".block tbody tr");
+    same.forEach((one) => one.classList.remove("same"));
+    same = (row && rowsOf.get(textAt(row, 0))) || [];
+    same.forEach((one) => one.classList.add("same"));
+  }
+  ["pointerover", "focusin"].forEach((kind) => document.addEventListener(kind, mark));
   const phone = matchMedia("(max-width: 40rem)");
   const tablet = matchMedia("(max-width: 60rem)");
   function cards(within) {
