@@ -3,8 +3,10 @@
 import numpy as np
 import pytest
 from PIL import Image
+from skimage.morphology import opening
 
-from bench.show.predict.paper import SPECK, digit_in, on_sheet
+from bench.data.splits import load_split
+from bench.show.predict.paper import SPECK, _runs, digit_in, on_sheet
 from tests.drawings import GREY, SHAPE, on_page, seen, stored
 from tests.show.test_predict_pictures import BYTE, LEAST_CONTRAST, TOLERANCE, close, coloured
 
@@ -133,3 +135,17 @@ def test_a_digit_that_the_edge_cuts_stays_with_a_remark():
     found, remarks = left_over(PAGE[130:, :])
     np.testing.assert_array_equal(found, PAGE[130:, :] > 0)
     assert remarks == ["the ink touches the edge of the picture: the digit may be cut off"]
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+def test_runs_are_what_an_opening_by_a_line_leaves(axis):
+    drawn = np.random.default_rng(0).random((60, 70)) < 0.8
+    line = np.ones((1, 7) if axis == 1 else (7, 1))
+    np.testing.assert_array_equal(_runs(drawn, 7, axis), opening(drawn, line))
+
+
+def test_hardly_a_digit_of_mnist_loses_a_stroke():
+    """The exceptions are ones on a base line, which stay ones without it."""
+    digits = load_split("test10k", 0).x.numpy().reshape(-1, 28, 28)[:1000]
+    pages = (on_page(np.kron(digit, np.ones((5, 5))), (200, 260), (15, 85)) for digit in digits)
+    assert sum(bool(left_over(page)[1]) for page in pages) <= 2

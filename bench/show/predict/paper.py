@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
+from scipy import ndimage
 from skimage.filters import threshold_otsu
 from skimage.measure import label, regionprops
-from skimage.morphology import closing, convex_hull_image, dilation, footprint_rectangle, opening
+from skimage.morphology import closing, convex_hull_image, footprint_rectangle
 from skimage.segmentation import clear_border
 
 Mask = npt.NDArray[np.bool_]
@@ -23,7 +24,8 @@ RIM = 0.02  # of the picture's shorter side: the sheet's edge, which is left out
 RUN = 0.12  # of the picture's side: a run of ink of this length may be a part of a line
 THIN = 0.03  # of the shorter side: a printed line is thinner than this, the stroke of a large digit is not
 ACROSS = 0.9  # of the picture's side: a line that runs over it is no stroke
-WIDER = 1.3  # a line under a digit is at least this many times as wide as the digit
+LONG = 6  # times its thickness: a line is at least so long
+BEYOND = 0.15  # of its width: a line that touches the digit above it goes at least so far beyond it at both ends
 LOW = 0.1  # of the drawing's height: a line under a digit ends at most so far above the lowest ink
 AROUND = 0.9  # of all other ink: a frame encloses at least this share
 PALER = 0.8  # lines that have less than this share of the strokes' ink are told from them by it
@@ -50,8 +52,7 @@ def on_sheet(colours: Floats) -> Floats:
     if edge.mean() > ON_DESK or largest.area < SOLID * sheet.sum():
         return colours
     rim = max(1, round(RIM * min(grey.shape)))
-    square = footprint_rectangle((2 * rim + 1, 2 * rim + 1))
-    around, inside = dilation(sheet, square) & ~sheet, ~dilation(~sheet, square)
+    around, inside = _grown(sheet, rim) & ~sheet, ~_grown(~sheet, rim)
     near = sheet & ~inside
     if not inside.any() or np.median(grey[near]) - np.median(grey[around]) < STEP:
         return colours
@@ -120,11 +121,26 @@ def _without_lines(drawn: Mask, amount: Floats) -> Mask:
     return rest
 
 
+def _grown(mask: Mask, reach: int) -> Mask:
+    """Return the pixels of a mask and those at most `reach` rows and columns from it."""
+    return np.asarray(ndimage.maximum_filter(mask, 2 * reach + 1, mode="constant", cval=0))
+
+
+def _runs(drawn: Mask, length: int, axis: int) -> Mask:
+    """Return the pixels in runs of at least so many pixels (an odd number) along an axis; a run may go on outside.
+
+    This is a morphological opening, by filters whose time does not grow with the length.
+    """
+    odd, given = length | 1, drawn.astype(np.uint8)
+    eroded = ndimage.minimum_filter1d(given, odd, axis, mode="constant", cval=1)
+    return np.asarray(ndimage.maximum_filter1d(eroded, odd, axis, mode="constant", cval=0) > 0)
+
+
 def _lines(drawn: Mask, axis: int) -> Mask:
     """Return the thin lines over the picture: rows (axis 0) or columns (axis 1) of it, also somewhat tilted ones."""
     length = drawn.shape[1 - axis]
     run = max(3, round(RUN * length))
-    runs = opening(drawn, footprint_rectangle((1, run) if axis == 0 else (run, 1)))
+    runs = _runs(drawn, run, 1 - axis)
     thin = max(2.0, THIN * min(drawn.shape))
     found = np.zeros_like(drawn)
     for one in regionprops(label(runs)):
@@ -142,19 +158,24 @@ def _thickness(lines: Mask, axis: int) -> int:
 
 
 def _without_underline(drawn: Mask) -> Mask:
-    """Take away a line under the drawing that is wider than it."""
+    """Take away a line under the drawing that goes beyond it at both ends; the lowest stroke of a 2 does at one."""
     rows = np.flatnonzero(drawn.any(axis=1))
     columns = np.flatnonzero(drawn.any(axis=0))
     if not len(rows):
         return drawn
     width = np.ptp(columns) + 1
-    runs = opening(drawn, footprint_rectangle((1, max(3, round(0.5 * width)))))
+    runs = _runs(drawn, max(3, round(0.5 * width)), 1)
     for one in regionprops(label(runs)):
         rest = drawn.copy()
         rest[one.bbox[0] :] = False
         across = np.flatnonzero(rest.any(axis=0))
-        is_under = one.bbox[2] >= rows[-1] - LOW * (np.ptp(rows) + 1)
-        if is_under and len(across) and one.bbox[3] - one.bbox[1] >= WIDER * (np.ptp(across) + 1):
+        is_long = one.bbox[3] - one.bbox[1] >= LONG * (one.bbox[2] - one.bbox[0])
+        is_under = is_long and one.bbox[2] >= rows[-1] - LOW * (np.ptp(rows) + 1)
+        if not is_under or not len(across):
+            continue
+        beyond = min(across[0] - one.bbox[1], one.bbox[3] - 1 - across[-1])
+        is_apart = not drawn[one.bbox[0] - 1, one.bbox[1] : one.bbox[3]].any()
+        if beyond >= (0 if is_apart else BEYOND * width):
             return _part(rest, drawn)
     return drawn
 

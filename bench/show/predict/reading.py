@@ -13,7 +13,7 @@ from bench.core.errors import UnusableImage
 from bench.show.predict.paper import FEWEST, Floats
 
 MAX_PIXELS = 50_000_000  # a telephone's largest photograph; decoded with transparency, 200 MB
-WORK_SIDE = 1600  # pixels: a larger picture is averaged down to at most twice this, enough for any digit
+WORK_SIDE = 800  # pixels: a larger picture is averaged down to at most twice this, enough for any digit
 FORMATS = ("PNG", "JPEG")
 DEEP = 65535.0  # largest value of a sample of 16 bits
 SEEN_THROUGH = 0.5  # a pixel of at most this opacity is not part of the drawing
