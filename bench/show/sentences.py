@@ -6,6 +6,7 @@ The numbers are of the corrected networks, each the mean over trainings unless i
 from __future__ import annotations
 
 import math
+import re
 import statistics
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -57,7 +58,12 @@ def filled(sentence: Sentence, numbers: Mapping[str, float]) -> str:
         broken = [one for one in sentence.holds if not environment.compile_expression(one, False)(**numbers)]
     except UndefinedError:
         return MISSING
-    return f"Not so in these results: {'; '.join(broken)} does not hold." if broken else text
+    return f"Not so in these results: {'; '.join(broken)} does not hold." if broken else unbroken(text)
+
+
+def unbroken(text: str) -> str:
+    """Return the text with percentages that no line breaks: a space that does not break before each percent sign."""
+    return re.sub(r"(?<=\d) %", "\N{NO-BREAK SPACE}%", text)
 
 
 def _whole(percent: float) -> str:

@@ -102,7 +102,7 @@ def test_tables_have_a_row_for_each_network_the_ordinary_one_first(monkeypatch):
 
 def test_a_sentence_is_filled_only_if_it_is_true():
     one = Sentence("At least {{ share | down(1) }} %, {{ most | whole }} %.", ("share < most",))
-    assert filled(one, {"share": 99.88, "most": 99.9}) == "At least 99.8 %, 100 %."
+    assert filled(one, {"share": 99.88, "most": 99.9}) == "At least 99.8\N{NO-BREAK SPACE}%, 100\N{NO-BREAK SPACE}%."
     assert filled(one, {"share": 99.9, "most": 99.8}) == "Not so in these results: share < most does not hold."
     assert filled(one, {"share": 99.9}) == MISSING
 

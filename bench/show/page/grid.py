@@ -13,6 +13,7 @@ from bench.judge.claims import print_interval
 from bench.judge.stats.rule import Verdict
 from bench.show.outcomes import tone
 from bench.show.page.links import Links, anchor
+from bench.show.sentences import unbroken
 from bench.show.table import Entry, Measured, Missing, Number, Table, sources_of
 from bench.show.tables.choice import HIGHER, METRICS, Candidate
 from bench.show.tables.verdicts import REACH
@@ -141,7 +142,7 @@ def breakable(text: str) -> Markup:
 
 def coded(text: str) -> Markup:
     """Return Markdown of one line: parts between backticks as code, between two asterisks as strong."""
-    code = re.sub("`([^`]+)`", r"<code>\1</code>", str(escape(visible(text))))
+    code = re.sub("`([^`]+)`", r"<code>\1</code>", str(escape(visible(unbroken(text)))))
     return Markup(re.sub(r"\*\*([^*]+)\*\*", r"<strong>\1</strong>", code))
 
 
