@@ -115,7 +115,7 @@ def test_a_confidence_within_single_precision_of_an_edge_is_on_it() -> None:
         # tolerance: single precision rounds a confidence in [1/2, 1] by at most 2^-25
         assert classification.ece(given.astype(np.float64), labels) == pytest.approx(0.51, abs=2**-24)
     votes = np.array([1.0] * 9 + [0.0] * 6, np.float32).mean()  # 9 of 15 draws; float32 rounds .6 upwards
-    assert votes > 0.6
+    assert float(votes) > 0.6
     assert classification.equal_width_bins(np.array([[votes, 1 - votes]], np.float64)) == [8]
     assert classification.equal_width_bins(np.array([[0.6 + 1e-6, 0.4 - 1e-6]])) == [9]  # further than rounding
 
