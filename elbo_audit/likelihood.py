@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
-from elbo_audit.factors import Array, Gradient
+from elbo_audit.factors import Array
 from elbo_audit.findings import Advice, Seen
 from elbo_audit.least_squares import SURE, common
-from elbo_audit.objective import ROUNDINGS, Batch, Objective
-from elbo_audit.rows import SYSTEMATIC, grows_with_rows, looked_at, normaliser, vector, weights_of_batches
+from elbo_audit.objective import ROUNDINGS, Objective
+from elbo_audit.rows import SYSTEMATIC, grows_with_rows, looked_at, normaliser, tables, weights_of_batches
 
 PROPORTIONAL = 0.02  # of the losses' range between batches: what the NLL may leave unexplained
 ALIKE = 0.9  # least correlation over draws of two losses with the same noise; a mean of two draws and one of them: 0.7
@@ -126,8 +125,7 @@ def _gradients_tell_another(objective: Objective, draws: int) -> bool:
     is one gradient times a factor for each batch, it is a KL that is re-weighted over batches. If only one of loss and
     NLL is noisy, the NLL is that of the mean weights, and nothing is identifiable.
     """
-    functions = (objective.loss_gradient, objective.nll_gradient)
-    losses, nlls = (_gradients_less_mean(objective, function, draws, looked_at(objective)) for function in functions)
+    losses, nlls = _less_mean(tables(objective, objective.batches, draws, looked_at(objective)))
     noisy = [_norm(part - part.mean(0)) > NOISY * _norm(part) for part in (losses, nlls)]
     if noisy[0] != noisy[1] or not nlls.any():
         return False
@@ -179,8 +177,8 @@ def _beside_shares(objective: Objective, losses: Array, nlls: Array) -> DataWeig
 
 def _shares_gradient(objective: Objective, weight: float, shares: Array) -> bool:
     """Return whether the gradients of the batches, without the data's part, are one vector times the batch's share."""
-    pairs = ((objective.loss_gradient(batch, 0), objective.nll_gradient(batch, 0)) for batch in objective.batches)
-    rows = np.stack([vector(loss) - weight * vector(nll) for loss, nll in pairs])
+    losses, nlls = tables(objective, objective.batches, 1)
+    rows = losses[0] - weight * nlls[0]
     left = rows - np.outer(shares, shares @ rows)  # the shares have length 1
     return bool(rows.any()) and _norm(left) <= ALIKE_SHARES * _norm(rows)
 
@@ -203,27 +201,16 @@ def _by_gradients(objective: Objective, draws: int) -> DataWeight:
 
     The difference of the gradients of two batches, under the same noise, does not depend on the constant.
     """
-    functions = (objective.loss_gradient, objective.nll_gradient)
-    losses, nlls = (_gradients_less_mean(objective, function, draws) for function in functions)
+    losses, nlls = _less_mean(tables(objective, objective.batches, draws))
     if not losses.any():
         return DataWeight(0.0, 0.0, "proportional", 0.0)
     weight, misfit, error = _proportion(losses, nlls, losses.size)
     return DataWeight(weight, misfit, "proportional" if misfit <= PROPORTIONAL else "rounding", error)
 
 
-def _gradients_less_mean(
-    objective: Objective,
-    function: Callable[[Batch, int], Gradient],
-    draws: int,
-    elements: NDArray[np.intp] | None = None,
-) -> Array:
-    """Return the gradients [draws, batches, n], less their mean over batches; by default of all elements."""
-    found = []
-    for draw in range(draws):
-        rows = np.stack([vector(function(batch, draw)) for batch in objective.batches])
-        rows = rows if elements is None else rows[:, elements]
-        found.append(rows - rows.mean(0))
-    return np.stack(found)
+def _less_mean(tables: Sequence[Array]) -> list[Array]:
+    """Return tables [draws, batches, n], less their mean over batches."""
+    return [table - table.mean(1, keepdims=True) for table in tables]
 
 
 def _flat(draws: Array) -> Array:

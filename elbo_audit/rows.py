@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from elbo_audit.errors import AuditError
 from elbo_audit.factors import Array, Gradient
 from elbo_audit.least_squares import common
-from elbo_audit.objective import Objective, length
+from elbo_audit.objective import Batch, Objective, length
 from elbo_audit.streams import generator
 
 SURE = 4.0  # standard errors by which noise of single rows may separate a batch from its halves
@@ -75,10 +75,7 @@ def weights_of_batches(objective: Objective, draws: int) -> tuple[Sequence[float
     The loss of batch b in draw d is a_b NLL + K_d, so that least squares on the gradients, less their mean over the
     batches of a draw, gives each a_b, whatever K_d is.
     """
-    losses, nlls = (
-        np.stack([[vector(f(b, draw))[looked_at(objective)] for b in objective.batches] for draw in range(draws)])
-        for f in (objective.loss_gradient, objective.nll_gradient)
-    )  # [draws, batches, n]
+    losses, nlls = tables(objective, objective.batches, draws, looked_at(objective))
     apart = np.eye(losses.shape[1]) - 1 / losses.shape[1]
     squares, products = (np.einsum("dbn,dcn->bc", nlls, other) * apart for other in (nlls, losses))
     weights = np.linalg.pinv(squares, hermitian=True) @ products.sum(1)
@@ -133,22 +130,15 @@ def grows_with_rows(objective: Objective, weight: float, error: float, draws: in
         fits = [float(np.square(rest).sum(1).mean()) <= least for rest in rests]
         if any(fits):
             grows = fits[1] and not fits[0]
-            apart = common(_between_batches(objective, weight, MORE * draws)) if grows else None
-            return apart is not None and apart.value > max(least, SURE * apart.error)
+            if not grows:
+                return False
+            losses, nlls = tables(objective, objective.batches[:2], MORE * draws)
+            apart = common(np.diff(losses - weight * nlls, axis=1)[:, 0])
+            return apart.value > max(least, SURE * apart.error)
         found = [common(rest) for rest in rests]
         if all(rest.value > max(least, SURE * rest.error) for rest in found):
             return True
     return False
-
-
-def _between_batches(objective: Objective, weight: float, draws: int) -> Array:
-    """Return by how much the gradient without the NLL differs between two batches, in each draw."""
-    one, other = (
-        np.stack([vector(f(b, k)) for k in range(draws)]) - weight * np.stack([vector(g(b, k)) for k in range(draws)])
-        for b in objective.batches[:2]
-        for f, g in [(objective.loss_gradient, objective.nll_gradient)]
-    )
-    return np.asarray(one - other)
 
 
 def _rests(objective: Objective, weight: float, draw: int) -> tuple[Array, Array]:
@@ -167,6 +157,14 @@ def looked_at(objective: Objective) -> NDArray[np.intp]:
     """Return the elements of a gradient that are compared."""
     n = sum(map(math.prod, objective.shapes.values()))
     return generator("looked at").permutation(n)[:NUMBERS]
+
+
+def tables(
+    objective: Objective, batches: Sequence[Batch], draws: int, elements: NDArray[np.intp] | None = None
+) -> list[Array]:
+    """Return the gradients [draws, batches, n] of the loss and of the NLL; by default of all elements."""
+    at, functions = ... if elements is None else elements, (objective.loss_gradient, objective.nll_gradient)
+    return [np.stack([[vector(f(b, draw))[at] for b in batches] for draw in range(draws)]) for f in functions]
 
 
 def vector(gradient: Gradient) -> Array:
