@@ -102,6 +102,11 @@ def total(gradients: list[Gradient]) -> Gradient:
     return found
 
 
+def norm(values: Array) -> float:
+    """Return the root of the sum of squares, whatever the axes."""
+    return float(np.linalg.norm(values.ravel()))
+
+
 class Transform(NamedTuple):
     """A function that makes sigma of a parameter, number by number, and its derivative."""
 

@@ -14,7 +14,7 @@ from elbo_audit.likelihood import DataWeight
 from elbo_audit.no_nll import counts_rows, seen_at_zero
 from elbo_audit.objective import Case, NotFinite
 from elbo_audit.own_kl import measure_own_kl
-from elbo_audit.patterns import ENTROPY, TOLERANCE, Setting, advice, differ, in_words, is_one, known
+from elbo_audit.patterns import ENTROPY, TOLERANCE, Setting, advice, in_words, is_one, known, unlike
 from elbo_audit.prior import judge_prior
 from elbo_audit.weighing import measure
 
@@ -52,7 +52,7 @@ def judge(case: Case, data: DataWeight | None, has_slopes: bool) -> dict[str, Se
         turned = Seen("fails", f"{text}: swap them; no factor mends it", advised=True, advice=Advice("another KL"))
         return {**dict.fromkeys(RULES, Seen("not measured", f"{text}; mend that first")), "kl-scale": turned}
     if hidden := _why_undetermined(case, found):
-        another = case.has_kl and (_unlike(found) or not is_one(found.per_epoch))
+        another = case.has_kl and (unlike(found) or not is_one(found.per_epoch))
         seen = Seen("not measured", hidden)
         failed = Seen("fails", f"another KL: {hidden}; no factor mends it", advised=True, advice=Advice("another KL"))
         return {"kl-scale": failed if another else seen, "kl-sign": seen, "variance-as-std": seen}
@@ -97,10 +97,6 @@ def _with_notes(case: Case, found: KlWeight, scale: Seen) -> Seen:
     told = [*alone, scale.detail, few, found.reading] if is_partial else [scale.detail, few, found.reading, *alone]
     detail = "; ".join(text for text in told if text)
     return scale._replace(outcome="not measured" if is_partial else scale.outcome, detail=detail)
-
-
-def _unlike(found: KlWeight) -> bool:
-    return differ([tensor.per_epoch for tensor in known(found)])
 
 
 def _why_undetermined(case: Case, found: KlWeight) -> str:
@@ -154,7 +150,7 @@ def _scale_and_sign(case: Case, found: KlWeight, data: DataWeight | None) -> tup
     detail = f"the KL counts {in_words(weight)}"
     detail += _assumed(case, steps, data)
     tensors = known(found)
-    if differ([t.per_epoch for t in tensors]):
+    if unlike(found):
         return _of_tensors(case, found, tensors, data)
     if not math.isfinite(value) or (not found.per_epoch.sure() and abs(abs(value) - 1) < 2 * error + TOLERANCE):
         other = "" if case.has_kl else f"give {case.objective.other_kl} if the prior is no Gaussian around zero, else "

@@ -79,7 +79,7 @@ def _share(angle: float, n: int) -> float:
 
 
 def common(draws: Array) -> MeanOfDraws:
-    """Return the squared length of the vector that draws [D, n] have in common, free of their noise.
+    """Return the squared length of the vector that draws [D, ...] have in common, free of their noise.
 
     It uses products of different draws only: noise that is independent from draw to draw leaves them zero on average.
     The error is a jackknife's, because the numbers of one draw may share noise.
@@ -87,6 +87,7 @@ def common(draws: Array) -> MeanOfDraws:
     n = len(draws)
     if n < 3:
         return MeanOfDraws(math.nan, math.inf)
+    draws = draws.reshape(n, -1)
     total, squares = draws.sum(0), np.square(draws).sum(1)
     value = float(total @ total - squares.sum()) / (n * (n - 1))
     without = (np.square(total - draws).sum(1) - (squares.sum() - squares)) / ((n - 1) * (n - 2))

@@ -9,7 +9,7 @@ from typing import Literal
 
 import numpy as np
 
-from elbo_audit.factors import Array
+from elbo_audit.factors import Array, norm
 from elbo_audit.findings import Advice, Seen
 from elbo_audit.least_squares import SURE, common
 from elbo_audit.objective import ROUNDINGS, Objective
@@ -126,15 +126,15 @@ def _gradients_tell_another(objective: Objective, draws: int) -> bool:
     NLL is noisy, the NLL is that of the mean weights, and nothing is identifiable.
     """
     losses, nlls = _less_mean(tables(objective, objective.batches, draws, looked_at(objective)))
-    noisy = [_norm(part - part.mean(0)) > NOISY * _norm(part) for part in (losses, nlls)]
+    noisy = [norm(part - part.mean(0)) > NOISY * norm(part) for part in (losses, nlls)]
     if noisy[0] != noisy[1] or not nlls.any():
         return False
     left = losses - _weight_across_draws(losses, nlls) * nlls
     if not noisy[0]:
-        rest, whole, is_sure = _norm(left[0]) ** 2, _norm(losses[0]) ** 2, True
+        rest, whole, is_sure = norm(left[0]) ** 2, norm(losses[0]) ** 2, True
     else:
-        found = common(_flat(left))
-        rest, whole, is_sure = found.value, common(_flat(losses)).value, found.value > SURE * found.error
+        found = common(left)
+        rest, whole, is_sure = found.value, common(losses).value, found.value > SURE * found.error
     values = np.square(np.linalg.svd(left.mean(0), compute_uv=False))
     beside_shares = float(values[1:].sum()) > ALIKE_SHARES * float(values.sum())
     return is_sure and rest > SYSTEMATIC**2 * whole and beside_shares
@@ -164,7 +164,7 @@ def _beside_shares(objective: Objective, losses: Array, nlls: Array) -> DataWeig
     Return None if this does not hold, or if there is no noise: then every such matrix has rank one.
     """
     noise = nlls - nlls.mean(0)
-    if _norm(noise) <= PROPORTIONAL * _norm(nlls - nlls.mean(1, keepdims=True)):
+    if norm(noise) <= PROPORTIONAL * norm(nlls - nlls.mean(1, keepdims=True)):
         return None
     weight = float(((losses - losses.mean(0)) * noise).sum() / np.square(noise).sum())
     for _ in range(STEPS):
@@ -180,20 +180,20 @@ def _shares_gradient(objective: Objective, weight: float, shares: Array) -> bool
     losses, nlls = tables(objective, objective.batches, 1)
     rows = losses[0] - weight * nlls[0]
     left = rows - np.outer(shares, shares @ rows)  # the shares have length 1
-    return bool(rows.any()) and _norm(left) <= ALIKE_SHARES * _norm(rows)
+    return bool(rows.any()) and norm(left) <= ALIKE_SHARES * norm(rows)
 
 
 def _proportion(losses: Array, nlls: Array, freedom: int) -> tuple[float, float, float]:
     """Fit losses = a nlls by least squares; return a, the share of the losses that is left, and a's standard error."""
     weight = float((losses * nlls).sum() / max(np.square(nlls).sum(), 1e-300))
-    left = _norm(losses - weight * nlls)
-    error = left / math.sqrt(max(freedom, 1)) / max(_norm(nlls), 1e-300)
-    return weight, left / max(_norm(losses), 1e-300), error  # without noise, losses may be equal
+    left = norm(losses - weight * nlls)
+    error = left / math.sqrt(max(freedom, 1)) / max(norm(nlls), 1e-300)
+    return weight, left / max(norm(losses), 1e-300), error  # without noise, losses may be equal
 
 
 def _rounding(losses: Array, smallest: Array, weight: float) -> float:
     """Return the share of the losses [draws, batches] that rounding of the loss and of the NLL may leave."""
-    return math.sqrt(losses.size) * float(smallest[0] + abs(weight) * smallest[1]) / max(_norm(losses), 1e-300)
+    return math.sqrt(losses.size) * float(smallest[0] + abs(weight) * smallest[1]) / max(norm(losses), 1e-300)
 
 
 def _by_gradients(objective: Objective, draws: int) -> DataWeight:
@@ -213,15 +213,6 @@ def _less_mean(tables: Sequence[Array]) -> list[Array]:
     return [table - table.mean(1, keepdims=True) for table in tables]
 
 
-def _flat(draws: Array) -> Array:
-    return draws.reshape(len(draws), -1)
-
-
-def _norm(values: Array) -> float:
-    """Return the root of the sum of squares, whatever the axes."""
-    return float(np.linalg.norm(values.ravel()))
-
-
 def _rest(losses: Array, nlls: Array, misfit: float, smallest: Array) -> Rest:
     """Name what the losses [draws, batches] hold besides the NLL. Both have their mean over batches subtracted."""
     if misfit <= PROPORTIONAL:
@@ -230,7 +221,7 @@ def _rest(losses: Array, nlls: Array, misfit: float, smallest: Array) -> Rest:
     noisy = [bool((np.abs(part) > size).any()) for part, size in zip(noise, smallest, strict=True)]
     if noisy[0] != noisy[1]:  # only one of the two is noisy: the NLL of the mean weights is not that of a draw
         return "other noise"
-    if not any(noisy) or float((noise[0] * noise[1]).sum()) > ALIKE * _norm(noise[0]) * _norm(noise[1]):
+    if not any(noisy) or float((noise[0] * noise[1]).sum()) > ALIKE * norm(noise[0]) * norm(noise[1]):
         return "other likelihood"
     left = losses - _weight_across_draws(losses, nlls) * nlls
     rest = common(left)

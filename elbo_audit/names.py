@@ -6,7 +6,7 @@ import re
 from collections.abc import Collection, Iterable, Mapping, Sequence, Sized
 
 from elbo_audit.factors import Array, Factor, Gaussian
-from elbo_audit.objective import Case, Objective, count
+from elbo_audit.objective import Case, Objective
 
 _MEANS = r"mu|mean|loc|locs"
 _POSITIVE = ("sigma", "std", "scale", "scales")  # taken as they are, if all their numbers are positive
@@ -75,7 +75,8 @@ def case_of(
         factors = pairs = gaussians({name: objective.value(name) for name in objective.names}, objective.shapes)
         lone = alone(objective.shapes, pairs) if "kl" not in objective.terms else {}
     groups = [objective.group(factor) for factor in factors]
-    return Case(objective, groups, n_train, prior_std, draws, lone, count(n_batches))
+    steps = len(n_batches) if isinstance(n_batches, Sized) else n_batches  # of a loader
+    return Case(objective, groups, n_train, prior_std, draws, lone, steps)
 
 
 def _fits(scale: tuple[int, ...], mean: tuple[int, ...]) -> bool:

@@ -10,7 +10,7 @@ import contextlib
 import math
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, Sized
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal, NamedTuple, TypeVar
@@ -233,11 +233,6 @@ class Objective(ABC):
     def sets_seed(self) -> bool | None:
         """Return whether the loss sets the seed of its noise itself; None if unknown."""
         return None
-
-
-def count(batches: int | Sized | None) -> int | None:
-    """Return a number of batches, or that of a loader."""
-    return len(batches) if isinstance(batches, Sized) else batches
 
 
 def arguments(batch: object) -> tuple[object, ...]:

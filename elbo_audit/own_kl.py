@@ -13,7 +13,7 @@ from elbo_audit.least_squares import fit, fit_drawn, over_batches
 from elbo_audit.likelihood import DataWeight
 from elbo_audit.names import gaussians
 from elbo_audit.objective import Case
-from elbo_audit.patterns import differ, known
+from elbo_audit.patterns import differ, known, unlike
 from elbo_audit.weighing import (
     NUMBERS,
     ROUNDINGS,
@@ -35,7 +35,7 @@ from elbo_audit.weighing import (
 def measure_own_kl(case: Case, data: DataWeight | None) -> KlWeight:
     """Measure the weight of the user's KL from its gradient; of its two parts, where it does not fit as a whole."""
     found = _with_own_prior(case, _as_a_whole(case, data))
-    is_whole = not found.missed and not differ([tensor.per_epoch for tensor in known(found)])
+    is_whole = not found.missed and not unlike(found)
     return found if is_whole or found.by_batch else _in_parts(case, data, found)
 
 

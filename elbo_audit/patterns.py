@@ -267,6 +267,11 @@ def differ(values: Sequence[MeanOfDraws]) -> bool:
     )
 
 
+def unlike(found: KlWeight) -> bool:
+    """Return whether the known weights of the groups differ."""
+    return differ([tensor.per_epoch for tensor in known(found)])
+
+
 def in_words(weight: MeanOfDraws) -> str:
     """Return a weight with its 95 % interval, in as many digits as tell the interval's ends apart."""
     relative = weight.half_width() / max(abs(weight.value), 1e-300)

@@ -9,7 +9,7 @@ from elbo_audit.findings import Advice, Seen
 from elbo_audit.kl_weight import KlWeight, TensorWeight, is_entropy_turned, is_missing
 from elbo_audit.least_squares import MeanOfDraws
 from elbo_audit.objective import Case
-from elbo_audit.patterns import ALIKE, TOLERANCE, cause_of, differ, is_one, known, root
+from elbo_audit.patterns import ALIKE, TOLERANCE, cause_of, differ, is_one, root, unlike
 
 PRIOR = Advice("prior", "prior")  # a prior has its width; no factor of the KL mends it
 WIDE = 1e4  # a prior that is wider than the weights by this factor does not pull them
@@ -17,7 +17,7 @@ WIDE = 1e4  # a prior that is wider than the weights by this factor does not pul
 
 def judge_prior(case: Case, found: KlWeight) -> Seen:
     """Judge the prior: of all groups together if they are alike, else group by group."""
-    alike = not differ([t.per_epoch for t in known(found)])
+    alike = not unlike(found)
     if alike and is_missing(found.per_epoch):
         return Seen("not measured", "no KL is seen, and so no prior")
     meant = 1.0 if case.has_kl else case.prior_std  # beside kl=, in units of its prior

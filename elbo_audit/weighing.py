@@ -22,7 +22,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from elbo_audit.factors import Array, Gradient, Group, total
+from elbo_audit.factors import Array, Gradient, Group, norm, total
 from elbo_audit.kl_weight import NOTHING, KlWeight, Pulls, TensorWeight, is_missing
 from elbo_audit.least_squares import SURE, GradientFit, MeanOfDraws, fit, over_batches
 from elbo_audit.likelihood import DataWeight
@@ -170,7 +170,7 @@ def weights_of(found: GradientFit, scale: float) -> tuple[MeanOfDraws, MeanOfDra
 
 def unexplained(found: GradientFit, doubt: Gradient) -> dict[str, float]:
     """Return the share of each parameter's gradient that a fit cannot explain, if there is one."""
-    shares = {name: found.missed(name, SURE * _norm(doubt[name])) for name in found.targets[0]}
+    shares = {name: found.missed(name, SURE * norm(doubt[name])) for name in found.targets[0]}
     return {name: share for name, share in shares.items() if share}
 
 
@@ -196,7 +196,7 @@ def without_data(case: Case, data: DataWeight | None, doubt: Gradient, n_weights
 def _is_noisy(draws: Sequence[Gradient], doubt: Gradient) -> bool:
     """Return whether the gradient of one batch differs from draw to draw by more than rounding."""
     first = draws[0]
-    return any(_norm(draw[name] - first[name]) > SURE * _norm(doubt[name]) for draw in draws[1:] for name in first)
+    return any(norm(draw[name] - first[name]) > SURE * norm(doubt[name]) for draw in draws[1:] for name in first)
 
 
 def joined(factors: Sequence[Group]) -> list[list[Group]]:
@@ -280,7 +280,3 @@ def size_of(factors: Sequence[Group]) -> float:
     """Return the root mean square of the weights' means and sigmas."""
     values = [part.ravel() for f in factors for part in (f.mean(), f.std())]
     return math.sqrt(float(np.square(np.concatenate(values)).mean()))
-
-
-def _norm(values: Array) -> float:
-    return float(np.linalg.norm(values))
