@@ -94,8 +94,8 @@ def _with_notes(case: Case, found: KlWeight, scale: Seen) -> Seen:
     """Say how sigma was read, and what was not judged. A scale without its mean leaves the KL not measured."""
     few = f"not judged, for they have few numbers: {', '.join(found.undetermined)}" if found.undetermined else ""
     alone, is_partial = [*case.alone.values()], case.alone and scale.outcome == "passes"
-    told = [*alone, scale.detail, few, found.reading] if is_partial else [scale.detail, few, found.reading, *alone]
-    detail = "; ".join(text for text in told if text)
+    parts = [*alone, scale.detail, few, found.reading] if is_partial else [scale.detail, few, found.reading, *alone]
+    detail = "; ".join(text for text in parts if text)
     return scale._replace(outcome="not measured" if is_partial else scale.outcome, detail=detail)
 
 

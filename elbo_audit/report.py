@@ -93,10 +93,10 @@ class ElboReport:
             label = unjudged.get(finding.words(), "not judged" if is_seen else finding.outcome)
             lines.setdefault((label, finding.words()), []).append(finding.rule)
         rest = [f.rule for f in self.findings if f.outcome == "passes" and f.rule not in numbers]
-        told = [f"{label:<12}  {words} [{', '.join(rules)}]" for (label, words), rules in lines.items()]
-        told += [f"passes        {', '.join(rest)}"] if rest else []
-        more = len(told) - _LINES
-        return "\n".join(told if more <= 0 else [*told[: _LINES - 1], f"and {more + 1} more: report.findings"])
+        texts = [f"{label:<12}  {words} [{', '.join(rules)}]" for (label, words), rules in lines.items()]
+        texts += [f"passes        {', '.join(rest)}"] if rest else []
+        more = len(texts) - _LINES
+        return "\n".join(texts if more <= 0 else [*texts[: _LINES - 1], f"and {more + 1} more: report.findings"])
 
 
 def _entry(finding: Finding) -> dict[str, object]:

@@ -116,45 +116,33 @@ def _checks(known: DatasetManifest, data_dir: Path | None) -> list[DatasetCheck]
     if known.kind == "generated":
         return [DatasetCheck(known.name, "")]
     if known.kind == "png-archive":
-        finder = partial(_copy, known, data_dir)
-        return [_check(known, "images and labels", finder, partial(notmnist.load_from, manifest=known))]
-    readers = {
-        key: partial(read_idx, shape=f.shape, sha256=f.sha256, remedy=known.how) for key, f in known.files.items()
-    }
+        read = partial(notmnist.load_from, manifest=known)
+        return [_check(known, "images and labels", partial(find_copy, known, data_dir), read, data_dir)]
+
+    def reader(file: DataFile) -> Callable[[Path], object]:
+        return lambda path: read_idx(path, file.shape, file.sha256, known.how)
+
     return [
-        _check(known, key, partial(_file, known, file, data_dir), readers[key]) for key, file in known.files.items()
+        _check(known, key, partial(find, known, file, data_dir), reader(file), data_dir)
+        for key, file in known.files.items()
     ]
 
 
-def _file(known: DatasetManifest, file: DataFile, data_dir: Path | None) -> Path:
-    """Return the path of a file, below `data_dir` alone if that is given; raises DataMissing."""
-    if data_dir is None:
-        return find(known, file, None)
-    places = layouts(data_dir, known)
-    path = find_in(places, file)
-    if path is None:
-        raise missing(known, file.gz, places)
-    return path
-
-
-def _copy(known: DatasetManifest, data_dir: Path | None) -> Path:
-    """Return the copy of an archive, as `_file` does."""
-    if data_dir is None:
-        return find_copy(known, None)
-    places = layouts(data_dir, known)
-    copy = next(filter(None, map(copy_at, places)), None)
-    if copy is None:
-        raise missing(known, "copy", places)
-    return copy
-
-
 def _check(
-    known: DatasetManifest, file: str, finder: Callable[[], Path], read: Callable[[Path], object]
+    known: DatasetManifest,
+    file: str,
+    finder: Callable[[], Path],
+    read: Callable[[Path], object],
+    data_dir: Path | None,
 ) -> DatasetCheck:
+    """Read what is found, which counts as missing if it is not below the folder that was given."""
     path = ""
     try:
-        path = str(finder())
-        read(Path(path))
+        found = finder()
+        if data_dir is not None and not found.is_relative_to(data_dir):
+            raise missing(known, file, layouts(data_dir, known))
+        path = str(found)
+        read(found)
     except (DataMissing, DataCorrupt) as error:
         return DatasetCheck(known.name, file, str(error), isinstance(error, DataMissing), known.optional, path)
     return DatasetCheck(known.name, file, optional=known.optional, path=path)

@@ -18,6 +18,7 @@ from jinja2 import Environment, StrictUndefined, UndefinedError
 from bench.core.metric_table import RIGHT_OF_SURE, SHARE_SURE
 from bench.core.toml import TomlTable, read_toml
 from bench.judge.comparison import ALPHA, CANNOT_TELL, CONFIRMED, CONTRADICTED, holm_over, independent, paired
+from bench.plan.recipes import profile
 from bench.show.inputs import Inputs
 from bench.show.row_numbers import LETTERS, SURE_OF, WRONG_OF_SURE, accepted_at, wrong_at
 from bench.show.tables.sure import (
@@ -99,7 +100,7 @@ def values(inputs: Inputs) -> Mapping[str, float]:
     the least and the largest of the Bayesian networks. NAME_better, NAME_worse, NAME_of_APPROACH: see
     `against_plain`.
     """
-    found, numbers = networks(inputs), _outcomes(inputs) | wrong_sign(inputs)
+    found, numbers = networks(inputs), _outcomes(inputs) | wrong_sign(inputs) | {"draws": profile("full").draws}
     numbers |= against_plain("accuracy", found, ACCURACY, sign=1) | against_plain("nll", found, NLL, sign=-1)
     for kind, dataset in KINDS.items():
         numbers |= _summary(kind, found, f"{dataset}/{SURE_OF}")

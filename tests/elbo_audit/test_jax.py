@@ -6,15 +6,15 @@ import pytest
 jax = pytest.importorskip("jax")
 numpyro = pytest.importorskip("numpyro")
 
-import jax.numpy as jnp  # noqa: E402 - after the checks that the frameworks are there
-import numpyro.distributions as dist  # noqa: E402 - likewise
-from numpyro import handlers  # noqa: E402 - likewise
-from numpyro.infer import Trace_ELBO, TraceMeanField_ELBO  # noqa: E402 - likewise
-from numpyro.infer.autoguide import AutoNormal  # noqa: E402 - likewise
+import jax.numpy as jnp
+import numpyro.distributions as dist
+from numpyro import handlers
+from numpyro.infer import Trace_ELBO, TraceMeanField_ELBO
+from numpyro.infer.autoguide import AutoNormal
 
-from elbo_audit import AuditError  # noqa: E402 - likewise
-from elbo_audit.jax_audits import audit_jax  # noqa: E402 - likewise
-from elbo_audit.numpyro_sites import audit_numpyro  # noqa: E402 - likewise
+from elbo_audit import AuditError
+from elbo_audit.jax_audits import audit_jax
+from elbo_audit.numpyro_sites import audit_numpyro
 
 N, B, NOISE = 200, 20, 0.5
 SOURCE = np.random.default_rng(0)

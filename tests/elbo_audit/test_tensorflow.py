@@ -7,8 +7,8 @@ tf = pytest.importorskip("tensorflow")
 tf_keras = pytest.importorskip("tf_keras")
 tfp = pytest.importorskip("tensorflow_probability")
 
-from elbo_audit import AuditError  # noqa: E402 - after the checks that the frameworks are there
-from elbo_audit.tensorflow_audits import TensorFlowObjective, audit_tensorflow  # noqa: E402 - likewise
+from elbo_audit import AuditError
+from elbo_audit.tensorflow_audits import TensorFlowObjective, audit_tensorflow
 
 N, B = 600, 20
 SOURCE = np.random.default_rng(0)

@@ -37,8 +37,8 @@ def inputs():
 
 
 def test_the_committed_tables_are_those_that_a_document_links():
-    told = subprocess.run(["git", "ls-files", TABLES], cwd=TOP, capture_output=True, text=True, check=True).stdout
-    committed = sorted(Path(line).name for line in told.splitlines())
+    listing = subprocess.run(["git", "ls-files", TABLES], cwd=TOP, capture_output=True, text=True, check=True).stdout
+    committed = sorted(Path(line).name for line in listing.splitlines())
     assert committed == linked(), f"git rm what no document links; git add -f {TABLES}/NAME.md what one does"
 
 

@@ -90,8 +90,8 @@ def _curves(inputs: Inputs) -> Iterator[str]:
 
 def which(inputs: Inputs) -> str:
     """Say which networks differ from the ordinary one beyond chance, and what they do if all answer equally often."""
-    said = all_filled(inputs)
-    return said["which"] if said["which"] == said["sure"] else f"{said['which']} {said['sure']}"
+    filled = all_filled(inputs)
+    return " ".join(dict.fromkeys([filled["which"], filled["sure"]]))  # once, if both say that numbers are missing
 
 
 def mistakes(inputs: Inputs) -> str:
