@@ -1,4 +1,4 @@
-"""Read TOML files with a schema. An error is one line: the file, the table or field, and what is allowed there."""
+"""Read TOML files with a schema. An error is one line: the file, each wrong table or field, what is allowed there."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from bench.core.files import read_file
 from bench.core.text import one_line
 
 LARGEST = 1 << 20  # bytes; the largest file of this suite has 40 kB
+MOST_TOLD = 20  # problems of a file that an error tells
 LONGEST_VALUE = 80  # characters of a refused value that an error quotes
 _WORDS = {"str": "text", "int": "whole number", "float": "number", "object": "table", "array": "list"}
 _DATES = (datetime.date, datetime.datetime, datetime.time)  # types of TOML; a field of text must not accept them
@@ -78,7 +79,9 @@ def check(raw: Mapping[str, object], schema: type[T], where: str, remedy: str = 
     try:
         return msgspec.convert(merged, schema, builtin_types=_DATES)
     except (msgspec.ValidationError, RecursionError) as error:
-        raise ConfigError(_ended(_problem(merged, schema, where, set(given)), remedy)) from error
+        first, *others = _problems(merged, schema, where, "", set(given))
+        others = [one.removeprefix(f"{where}: ").replace(f"{where}, ", "").replace(where, "the file") for one in others]
+        raise ConfigError(_ended("; also: ".join([first, *others][:MOST_TOLD]), remedy)) from error
 
 
 def _finite(text: str) -> float:
@@ -93,19 +96,24 @@ def _ended(message: str, remedy: str) -> str:
     return f"{message}; {remedy}" if remedy else message
 
 
-def _problem(raw: object, schema: object, where: str, given: set[str]) -> str:
-    """Return the error's text for the innermost wrong part. msgspec's own errors do not name the keys of dicts."""
-    place, value, kind = _innermost(raw, schema, "")
+def _problems(value: object, kind: object, where: str, place: str, given: set[str]) -> list[str]:
+    """Return a text for each innermost wrong part. msgspec's own error tells the first, without the keys of dicts."""
     at = f"{where}, {place.lstrip('.')}" if place else where
+    found: list[str] = []
+    for name, part, its_kind in _parts(value, kind):
+        if len(found) < MOST_TOLD and _message(part, its_kind):
+            found += _problems(part, _table_of(its_kind), where, place + name, set())
     if _is_table(kind) and isinstance(value, dict):
-        not_in_file = set() if place else given
         required = {field.encode_name: field.required for field in msgspec.structs.fields(kind)}
-        for key in value:
-            if key not in required and key not in not_in_file:
-                return str(unknown_name(f"key in {at}:", one_line(key, LONGEST_VALUE), required.keys() - not_in_file))
-        for key, is_required in required.items():
-            if is_required and key not in value:
-                return f"{at}: '{key}' is missing"
+        unknown = [one_line(key, LONGEST_VALUE) for key in value if key not in {*required, *given}]
+        found += [str(unknown_name(f"key in {at}:", key, required.keys() - given)) for key in unknown[:MOST_TOLD]]
+        missing = [key for key, is_required in required.items() if is_required and key not in value]
+        found += [f"{at}: '{key}' is missing" for key in missing if not any(f"mean '{key}'" in one for one in found)]
+    return found or [_problem(value, kind, at)]
+
+
+def _problem(value: object, kind: object, at: str) -> str:
+    """Return what is wrong with a value that has no wrong part."""
     if typing.get_origin(kind) is Literal:
         shown = one_line(str(value), LONGEST_VALUE)
         return str(unknown_name(f"value in {at}:", shown, map(str, typing.get_args(kind))))
@@ -121,14 +129,6 @@ def expected(message: str) -> str:
         message = message.replace(pattern, words)
     allowed = _NAMES.sub(lambda name: _WORDS[name[0]], message.removeprefix("Expected ").partition(", got ")[0])
     return f"a {allowed.replace('`', '')}"
-
-
-def _innermost(value: object, kind: object, place: str) -> tuple[str, object, object]:
-    """Follow the first wrong part of each level, and return place, value and type of the last one."""
-    for name, part, its_kind in _parts(value, kind):
-        if _message(part, its_kind):
-            return _innermost(part, _table_of(its_kind), place + name)
-    return place, value, kind
 
 
 def _parts(value: object, kind: object) -> Iterator[tuple[str, object, object]]:

@@ -6,7 +6,7 @@ import pytest
 from msgspec import Meta
 
 from bench.core.errors import ConfigError
-from bench.core.toml import LARGEST, Text, TomlTable, read_toml
+from bench.core.toml import LARGEST, MOST_TOLD, Text, TomlTable, read_toml
 
 
 class Part(TomlTable, frozen=True):
@@ -44,16 +44,27 @@ def test_a_file_becomes_its_type(tmp_path):
         ("weight = 'high'", "FILE, weight: 'high' given; give a number"),
         ("weight = true", "FILE, weight: True given; give a number"),
         ("weight = inf", "FILE cannot be read: inf is not a finite number"),
-        ("parts = [{size = 1}, {size = 0}]", "FILE, parts #2.size: 0 given; give a whole number >= 1"),
-        ("parts = 3", "FILE, parts: 3 given; give a list"),
+        ("weight = 1\nparts = [{size = 1}, {size = 0}]", "FILE, parts #2.size: 0 given; give a whole number >= 1"),
+        ("weight = 1\nparts = 3", "FILE, parts: 3 given; give a list"),
         (
-            "named.a = {kind = 'red'}",
+            "weight = 1\nnamed.a = {size = 1, kind = 'red'}",
             "unknown value in FILE, named.a.kind: 'red'; known: round, square; did you mean 'round'?",
         ),
-        ("named.a = {siez = 1}", "unknown key in FILE, named.a: 'siez'; known: kind, note, size; did you mean 'size'?"),
-        ("extra = {kind = 'round'}", "FILE, extra: 'size' is missing"),
-        ("extra = {size = 1, note = ' '}", "FILE, extra.note: ' ' given; give a text"),
-        ('named."\\u001b[2J" = {size = 0}', r"FILE, named.\x1b[2J.size: 0 given; give a whole number >= 1"),
+        (
+            "weight = 1\nnamed.a = {siez = 1}",
+            "unknown key in FILE, named.a: 'siez'; known: kind, note, size; did you mean 'size'?",
+        ),
+        ("weight = 1\nextra = {kind = 'round'}", "FILE, extra: 'size' is missing"),
+        ("weight = 1\nextra = {size = 1, note = ' '}", "FILE, extra.note: ' ' given; give a text"),
+        ('weight = 1\nnamed."\\u001b[2J" = {size = 0}', r"FILE, named.\x1b[2J.size: 0 given; give a whole number >= 1"),
+        (
+            "colour = 3\nparts = [{}, {size = 0, siez = 1}]\nnamed.a = {kind = 'red', seiz = 1}",
+            "FILE, parts #1: 'size' is missing; also: parts #2.size: 0 given; give a whole number >= 1; also: unknown "
+            "key in parts #2: 'siez'; known: kind, note, size; did you mean 'size'?; also: unknown value in "
+            "named.a.kind: 'red'; known: round, square; did you mean 'round'?; also: unknown key in named.a: 'seiz'; "
+            "known: kind, note, size; did you mean 'size'?; also: unknown key in the file: 'colour'; known: extra, "
+            "named, parts, weight; also: 'weight' is missing",
+        ),
         ("weight = ", "FILE cannot be read: Invalid value (at end of document)"),
         (b"\xff", "FILE cannot be read: 'utf-8' codec can't decode byte 0xff in position 0: invalid start byte"),
         (b"#" * (LARGEST + 1), "FILE cannot be read: more than 1,048,576 bytes; expected at most 1,048,576"),
@@ -63,6 +74,15 @@ def test_what_is_wrong_is_told_in_one_line(tmp_path, text, problem):
     with pytest.raises(ConfigError) as caught:
         read(tmp_path, text)
     assert str(caught.value) == problem.replace("FILE", f"example {tmp_path / 'whole.toml'}") + "; restore it"
+
+
+def test_a_file_full_of_problems_is_not_told_in_full(tmp_path):
+    with pytest.raises(ConfigError) as caught:
+        read(
+            tmp_path,
+            "weight = 1\nparts = [" + "{size = 0}," * 1_000 + "]\n" + "\n".join(f"k{n} = 1" for n in range(99)),
+        )
+    assert str(caught.value).count("; also: ") == MOST_TOLD - 1
 
 
 def test_what_is_nested_too_deeply_is_told(tmp_path):

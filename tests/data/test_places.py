@@ -63,7 +63,7 @@ HEAD = "title='t'\nsource='s'\nlicence='l'\noptional=false\nhow='h'\nkind='idx'\
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("title = 'only'", "letters.toml: 'source' is missing; restore it"),
+        ("title = 'only'", "letters.toml: 'source' is missing; also: 'licence' is missing; also: "),
         ("kind = 'zip'", "unknown value in manifest of a data set"),
         ("files.a = {shape = [0], sha256 = ''}", "files.a.shape #1: 0 given; give a whole number >= 1"),
         ("files.a = {shape = [1], sha256 = ''}", "files.a.sha256: '' given; give a text of 64 hexadecimal digits"),
