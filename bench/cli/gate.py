@@ -5,22 +5,25 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
+import shlex
 import tempfile
 import time
 from contextlib import nullcontext
 from pathlib import Path
 
 from bench.cli import FAILED, INCOMPLETE
-from bench.cli.options import add_wide, given_folder, given_path, threads, workers
+from bench.cli.options import add_approach_path, add_wide, given_folder, given_path, say, threads, workers
 from bench.core.errors import ConfigError, StoreError
 from bench.core.files import check_writable, write_atomically
 from bench.core.project import usual_results
 from bench.core.store import Store
-from bench.judge.gate.config import GATE, Gate, load_gate
+from bench.judge.gate.config import GATE, Gate, load_gate, write_starter
 from bench.judge.gate.fresh import run_fresh
 from bench.judge.gate.judge import FAIL, GateReport, judge
 from bench.run.progress import Progress
 from bench.show.screens import gate as render
+
+FOLDER = "gate-baseline"  # the baseline's, in the commands that --init prints
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -28,9 +31,8 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--gate",
         type=given_path,
-        default=GATE,
         metavar="FILE",
-        help=f"which trained runs and metrics to compare (default: {GATE.name})",
+        help=f"which trained runs and metrics to compare (default: the suite's own; with --init, ./{GATE.name})",
     )
     parser.add_argument(
         "--baseline",
@@ -44,6 +46,9 @@ def add(parser: argparse.ArgumentParser) -> None:
         "--results", type=given_folder, metavar="DIR", help="keep the fresh run here (default: a temporary one)"
     )
     where.add_argument("--fresh", type=given_path, metavar="DIR", help="judge this fresh run instead of making one")
+    where.add_argument("--init", metavar="APPROACH", help="write the file of an approach, and say how to go on")
+    parser.add_argument("--profile", help="length of the fits in the file of --init (default: epoch1)")
+    add_approach_path(parser)
     parser.add_argument(
         "--threads", type=threads, help="threads of a fit (default: all cores, a share of them with --workers)"
     )
@@ -59,6 +64,10 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def _gate(arguments: argparse.Namespace) -> int:
+    if arguments.init is not None:
+        return _init(arguments)
+    if arguments.profile is not None:
+        raise ConfigError("--profile is for --init; the gate's file says which profile it compares")
     if arguments.workers and arguments.fresh:
         raise ConfigError("--workers is for a new run, but --fresh judges an old one; leave one of the two out")
     if arguments.fresh is not None and not arguments.fresh.is_dir():
@@ -66,7 +75,7 @@ def _gate(arguments: argparse.Namespace) -> int:
     has_records = Store(arguments.baseline).has_records()
     if arguments.fresh is None and not has_records:  # say so before the fresh run, which takes long
         raise ConfigError(f"--baseline {arguments.baseline} has no records; give a folder that `run` has filled")
-    gate = load_gate(arguments.gate)
+    gate = load_gate(arguments.gate or GATE)
     _check_files(arguments)
     report = _report(arguments, gate)
     # First, because writing the files below can fail:
@@ -78,6 +87,20 @@ def _gate(arguments: argparse.Namespace) -> int:
     if FAIL in report.states:
         return FAILED
     return 0 if report.passed else INCOMPLETE
+
+
+def _init(arguments: argparse.Namespace) -> int:
+    """Write the gate file of an approach, and print the commands that make the baseline and judge."""
+    path = arguments.gate or Path(GATE.name)
+    gate = write_starter(path, arguments.init, arguments.profile or "epoch1")
+    where = ["--approach-path", arguments.approach_path] if arguments.approach_path else []
+    recipes = [word for recipe in gate.gated[0].recipes for word in ("--recipe", recipe)]
+    run = ["run", arguments.init, *where, *recipes, "--protocol", "common", "--profile", gate.profile]
+    run += ["--seeds", str(gate.baseline_seeds), "--results", FOLDER]
+    say(f"wrote {path}; next, make the baseline, then judge:")
+    for words in (run, ["gate", "--gate", str(path), *where, "--baseline", FOLDER]):
+        say(f"  python -m bench {shlex.join(words)}")
+    return 0
 
 
 def _check_files(arguments: argparse.Namespace) -> None:

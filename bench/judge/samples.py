@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 from bench.core.errors import StoreError
-from bench.core.reasons import in_words
+from bench.core.reasons import Reason, in_words
 from bench.core.records import Record, StoredNumber
 
 NO_RECORD = "not run"  # code of the missing value if there is no record
@@ -128,11 +128,16 @@ def value_of(numbers: Mapping[str, StoredNumber], key: str, record: Record) -> f
     value = numbers.get(key)
     if value is not None and math.isfinite(value):
         return float(value)
-    parts = key.split("/")
-    for end in range(len(parts), 0, -1):
-        reason = record.missing.get("/".join(parts[:end]))
-        if reason is not None:
-            return MissingValue("no data" if end == 1 else "n/a", in_words(reason), reason.kind == "not-finite")
+    part, reason = why_missing(record, key)
+    if reason is not None:
+        return MissingValue("n/a" if "/" in part else "no data", in_words(reason), reason.kind == "not-finite")
     if key in numbers:
         return MissingValue("not finite", f"the measured '{key}' is not a finite number", is_fault=True)
     return MissingValue("n/a", f"the record has no '{key}'")
+
+
+def why_missing(record: Record, key: str) -> tuple[str, Reason | None]:
+    """Return the longest part of a key for which the record has a reason, and the reason; None without any."""
+    parts = key.split("/")
+    names = ["/".join(parts[:end]) for end in range(len(parts), 0, -1)]
+    return next(((name, record.missing[name]) for name in names if name in record.missing), ("", None))

@@ -1,17 +1,26 @@
-"""Reads and checks `results/reference/gate.toml`, which says what the gate compares."""
+"""Reads and checks a gate's file, such as `results/reference/gate.toml`, and writes the first one of an approach."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+import json
+import os
+import tomllib
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Literal
 
-from msgspec import Meta
+import msgspec
+from msgspec import Meta, structs
 
 from bench.core.errors import BenchError, ConfigError
+from bench.core.files import write_atomically
+from bench.core.precision import check_precision
 from bench.core.project import REFERENCE
-from bench.core.toml import Text, TomlTable, read_toml
+from bench.core.toml import Text, TomlTable, check, read_toml
+from bench.data.manifest import TASKS
 from bench.plan.recipes import profile, resolve
 from bench.plan.registry import manifest
 from bench.plan.trained_runs import Selection, TrainedRun, trained_runs
@@ -117,31 +126,115 @@ class Gate(TomlTable, frozen=True):
 
 
 def load_gate(path: Path = GATE) -> Gate:
-    """Read and check a gate file; raises ConfigError that names the file, the place and what is allowed."""
-    gate = read_toml(path, Gate, "gate file", gone=GONE)
+    """Read and check a gate file; raises ConfigError that names the file, each wrong place and what is allowed."""
+    raw = read_toml(path, dict[str, object], "gate file", gone=GONE)
+    where, told = f"gate file {path}", []
     try:
-        _check(gate)
-    except BenchError as error:
-        raise ConfigError(f"gate file {path}: {error}") from error
+        gate = check(raw, Gate, where)
+    except ConfigError as error:  # the names in what can be read are checked all the same
+        gate, told = _readable(raw), [str(error)]
+    if problems := _problems(gate):
+        told += problems if told else [f"{where}: {problems[0]}", *problems[1:]]
+    if told:
+        raise ConfigError("; also: ".join(told))
     return gate
 
 
-def _check(gate: Gate) -> None:
-    """Raise ConfigError for unknown names, for names and seeds given twice, and for seeds that cannot be used."""
-    profile(gate.profile)
-    names = [trained_run.name for trained_run in gate.trained_runs]
-    _check_once("gated trained run", names)
-    _check_once("fresh seed", gate.fresh_seeds)
-    for trained_run in gate.trained_runs:
-        _check_once(f"metric of {trained_run.name}", [metric.key for metric in trained_run.metrics])
-        if trained_run.n_seeds > len(gate.fresh_seeds):
-            raise ConfigError(
-                f"{trained_run.name} asks for {trained_run.n_seeds} seeds; give at most {len(gate.fresh_seeds)}"
-            )
-        gate.planned(trained_run, gate.seeds_of(trained_run))
+def _readable(raw: Mapping[str, object]) -> Gate:
+    """Return the gate of a file with mistakes, without the values that have not their type."""
+    usual = tomllib.loads(starter("uniform", "epoch1")) | {"fresh_seeds": list(range(100))}  # enough for every row
+    rows = raw.get("gated")
+    metrics = {"metrics": usual["gated"][0]["metrics"]}
+    read = [
+        _usable(row, GatedRow, metrics) for row in (rows if isinstance(rows, list) else []) if isinstance(row, dict)
+    ]
+    named = [row for row in read if {"approach", "recipes", "protocol"} <= row.keys()]
+    return msgspec.convert({**_usable(raw, Gate, usual), "gated": named or usual["gated"]}, Gate)
 
 
-def _check_once(what: str, values: Sequence[object]) -> None:
-    for number, value in enumerate(values):
-        if value in values[:number]:
-            raise ConfigError(f"{what} {value} appears twice; name each once")
+def _usable(raw: Mapping[str, object], kind: type[TomlTable], usual: Mapping[str, object]) -> dict[str, object]:
+    """Return the values of a table that have their type, and the usual ones for all others."""
+    found = dict(usual)
+    for field in structs.fields(kind):
+        with contextlib.suppress(msgspec.ValidationError, KeyError):
+            msgspec.convert(raw[field.encode_name], field.type)
+            found[field.encode_name] = raw[field.encode_name]
+    return found
+
+
+def _problems(gate: Gate) -> list[str]:
+    """Return what is wrong with names, with what is named twice, and with seeds."""
+    runs = gate.trained_runs
+    found = [*_refusal(lambda: profile(gate.profile)), *_refusal(lambda: check_precision(gate.precision, gate.device))]
+    sound = structs.replace(gate, profile="epoch1", device="cpu", precision="float32") if found else gate
+    found += [*_twice("gated trained run", [one.name for one in runs]), *_twice("fresh seed", gate.fresh_seeds)]
+    for one in runs:
+        found += _twice(f"metric of {one.name}", [metric.key for metric in one.metrics])
+        if one.n_seeds > len(gate.fresh_seeds):
+            found.append(f"{one.name} asks for {one.n_seeds} seeds; give at most {len(gate.fresh_seeds)}")
+        found += [f"{one.name}: {refused}" for refused in _refusal(partial(sound.planned, one, gate.fresh_seeds[:1]))]
+    return found
+
+
+def _refusal(act: Callable[[], object]) -> list[str]:
+    """Return the message of the error that a function raises; nothing if it raises none."""
+    try:
+        act()
+    except BenchError as error:
+        return [str(error)]
+    return []
+
+
+def _twice(what: str, values: Sequence[object]) -> list[str]:
+    again = dict.fromkeys(value for number, value in enumerate(values) if value in values[:number])
+    return [f"{what} {value} appears twice; name each once" for value in again]
+
+
+STARTER = """\
+# What `python -m bench gate` compares, and when it fails: docs/gate.md.
+# A metric fails when its mean over the fresh seeds leaves the interval that the baseline predicts, and moves by more
+# than its margin. The margins are examples: put in the differences that would matter to you. `python -m bench list KEY`
+# shows the metrics of a record; "last epoch/KEY" is a number of its training trace.
+
+schema = 1
+profile = {profile}
+device = "cpu"
+precision = "float32"
+alpha = 0.05  # chance that unchanged code fails anywhere, at most
+baseline_seeds = 8  # fewest
+fresh_seeds = [1000, 1001, 1002]  # far from those of the baseline
+limit_s = 3600  # a fresh run should take at most so many seconds
+
+[[gated]]
+approach = {approach}
+recipes = {recipes}
+protocol = "common"
+metrics = [
+{metrics}
+]
+"""
+NLL, BIT = (0.02, "a fifth of the test loss of a plain network"), (0.069, "a tenth of a bit")
+
+
+def write_starter(path: Path, approach: str, size: str) -> Gate:
+    """Write a gate file for an approach and a profile and return it; raises BenchError, also if the file is there."""
+    if os.path.lexists(path):
+        raise ConfigError(f"{path} is there already; remove it, or give another name with --gate")
+    text = starter(approach, size)
+    gate = msgspec.convert(tomllib.loads(text), Gate)
+    if problems := _problems(gate):
+        raise ConfigError("; also: ".join(problems))
+    write_atomically(path, text.encode())
+    return gate
+
+
+def starter(approach: str, size: str) -> str:
+    """Return a gate file for an approach and a profile; raises BenchError for unknown names, or a broken approach."""
+    entry, inside = manifest(approach), TASKS[profile(size).task].inside
+    of_toy = {"toy/rmse": (0.3, "a tenth of the targets' largest size")}
+    metrics = {f"{inside}/nll": NLL, "noise_gaussian/predictive_entropy": BIT} if entry.task == "mnist" else of_toy
+    if "mean_network" in entry.capabilities and entry.task == "mnist":
+        metrics[f"{inside}/mean_network/nll"] = NLL
+    lines = [f'    {{ key = "{key}", margin = {margin}, reason = "{why}" }},' for key, (margin, why) in metrics.items()]
+    words = {"profile": size, "approach": approach, "recipes": list(entry.recipes)}
+    return STARTER.format(**{name: json.dumps(one) for name, one in words.items()}, metrics="\n".join(lines))

@@ -14,17 +14,21 @@ from pathlib import Path
 from typing import Final, Literal
 
 from bench.core.folder import Problem
+from bench.core.reasons import in_words
 from bench.core.records import Provenance, Record
 from bench.core.store import Store
 from bench.judge.comparison import Estimate, holm, independent
 from bench.judge.gate.config import TRAIN, Gate, GatedMetric, GatedTrainedRun
 from bench.judge.results import Results, select
-from bench.judge.samples import Samples, metrics_of
+from bench.judge.samples import Samples, metrics_of, why_missing
 
-State = Literal["pass", "fail", "missing"]
+State = Literal["pass", "fail", "missing", "not applicable"]
 PASS: Final = "pass"
 FAIL: Final = "fail"
 MISSING: Final = "missing"
+NOT_APPLICABLE: Final = "not applicable"
+OF_THE_METHOD = {"unsupported", "one-draw", "row-noise", "shared-noise", "no-observation-noise", "no-spread"}
+"""Kinds of reasons why a method has no such number, whatever it learns."""
 DIVERGED = "diverged seeds"  # name of the check beside those of a trained run's metrics
 
 
@@ -59,8 +63,8 @@ class GateReport:
 
     @property
     def passed(self) -> bool:
-        """Return whether every check passed."""
-        return not {FAIL, MISSING} & {*self.states}
+        """Return whether every check passed that applies, and one did."""
+        return PASS in self.states and not {FAIL, MISSING} & {*self.states}
 
 
 @dataclass(frozen=True)
@@ -98,6 +102,7 @@ class _Compared:
     fresh: Samples
     n_diverged: int  # fresh seeds that diverged, where some of the baseline did
     problem: str  # why the baseline cannot be used, or ''
+    inapplicable: str  # why the method has no such number, or ''
 
     @property
     def estimate(self) -> Estimate | None:
@@ -154,9 +159,18 @@ def _of_trained_run(
     for metric in trained_run.metrics:
         key = key_of(trained_run, metric.key)
         usual = metrics_of(known, key)
-        problem = _unusable(gate, known, usual)
-        found.append(_Compared(trained_run, metric, usual, metrics_of(mine, key), len(every) - len(mine), problem))
+        problem, n_diverged = _unusable(gate, known, usual), len(every) - len(mine)
+        is_complete = len(known) >= gate.baseline_seeds and len(every) == trained_run.n_seeds > n_diverged
+        inapplicable = _inapplicable([*known, *mine], key) if is_complete else ""
+        found.append(_Compared(trained_run, metric, usual, metrics_of(mine, key), n_diverged, problem, inapplicable))
     return found
+
+
+def _inapplicable(records: Sequence[Record], key: str) -> str:
+    """Return why a method has no such number, if all records say so, old and new ones; else ''."""
+    said = [why_missing(record, key)[1] for record in records]
+    reasons = [reason for reason in said if reason is not None and reason.kind in OF_THE_METHOD]
+    return in_words(reasons[-1]) if len(reasons) == len(said) else ""
 
 
 def _unusable(gate: Gate, records: Sequence[Record], known: Samples) -> str:
@@ -181,6 +195,8 @@ def _check(gate: Gate, one: _Compared, p: float | None) -> Check:
 
 
 def _incomplete(one: _Compared) -> tuple[State, str]:
+    if one.inapplicable:
+        return NOT_APPLICABLE, one.inapplicable
     if one.problem:
         return MISSING, one.problem
     if one.n_diverged == one.trained_run.n_seeds:

@@ -6,7 +6,7 @@ from xml.etree import ElementTree
 
 from bench.core.text import duration, visible
 from bench.judge.comparison import LEVEL, POWER
-from bench.judge.gate.judge import FAIL, MISSING, PASS, Check, GateReport
+from bench.judge.gate.judge import FAIL, MISSING, NOT_APPLICABLE, PASS, Check, GateReport
 from bench.judge.results import origin_of
 from bench.show.table import Table
 from bench.show.tables.render import escape, markdown_grid
@@ -29,7 +29,7 @@ COLUMNS += ["margin", f"sees at {POWER:.0%}", "result"]
 
 def verdict_line(report: GateReport) -> str:
     """Return the outcome in one line."""
-    counts = {state: report.states.count(state) for state in (PASS, FAIL, MISSING)}
+    counts = {state: report.states.count(state) for state in (PASS, FAIL, MISSING, NOT_APPLICABLE)}
     said = ", ".join(f"{number} {state}" for state, number in counts.items() if number)
     return f"gate {'passed' if report.passed else 'NOT PASSED'}: {said}"
 
@@ -69,9 +69,9 @@ def junit(report: GateReport) -> bytes:
     suite = ElementTree.Element("testsuite", name="gate", tests=str(len(report.checks)))
     suite.set("failures", str(report.states.count(FAIL)))
     suite.set("errors", str(report.states.count(MISSING)))
-    suite.set("skipped", "0")
+    suite.set("skipped", str(report.states.count(NOT_APPLICABLE)))
     suite.set("time", f"{report.seconds or 0:.1f}")
-    tags = {FAIL: "failure", MISSING: "error"}
+    tags = {FAIL: "failure", MISSING: "error", NOT_APPLICABLE: "skipped"}
     for check in report.checks:
         case = ElementTree.SubElement(
             suite, "testcase", classname=visible(f"gate.{check.trained_run}"), name=visible(check.key)
@@ -145,7 +145,7 @@ def _sentence(check: Check) -> str:
 
 
 def _troubles(report: GateReport) -> list[str]:
-    """Return a line for every check that failed or is missing."""
+    """Return a line for every check that failed, is missing or does not apply."""
     return [f"{c.state}: {c.trained_run} {c.key}: {_sentence(c)}" for c in report.checks if c.state != PASS]
 
 
