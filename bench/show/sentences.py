@@ -18,9 +18,12 @@ from jinja2 import Environment, StrictUndefined, UndefinedError
 from bench.core.metric_table import RIGHT_OF_SURE, SHARE_SURE
 from bench.core.toml import TomlTable, read_toml
 from bench.judge.comparison import ALPHA, CANNOT_TELL, CONFIRMED, CONTRADICTED, holm_over, independent, paired
+from bench.judge.samples import Samples
 from bench.plan.recipes import profile
 from bench.show.inputs import Inputs
 from bench.show.row_numbers import LETTERS, SURE_OF, WRONG_OF_SURE, accepted_at, wrong_at
+from bench.show.tables.methods_answer import beyond_plain
+from bench.show.tables.methods_rows import rows
 from bench.show.tables.sure import (
     ACCURACY,
     CALIBRATED,
@@ -53,7 +56,7 @@ class Sentence(TomlTable, frozen=True):
 def filled(sentence: Sentence, numbers: Mapping[str, float]) -> str:
     """Return a sentence with its numbers; or why it is not true of these numbers; or that some are missing."""
     environment = Environment(undefined=StrictUndefined, autoescape=False)  # Markdown, of numbers alone
-    environment.filters |= {"whole": _whole, "down": _down, "decimals": _decimals}
+    environment.filters |= {"whole": _whole, "up": _up, "decimals": _decimals}
     try:
         text = environment.from_string(sentence.text.strip()).render(numbers)
         broken = [one for one in sentence.holds if not environment.compile_expression(one, False)(**numbers)]
@@ -75,9 +78,9 @@ def _decimals(number: float, decimals: int) -> str:
     return f"{float(number):.{decimals}f}"
 
 
-def _down(percent: float, decimals: int) -> str:
-    """Round down, so that "at least" holds."""
-    return f"{math.floor(float(percent) * 10**decimals) / 10**decimals:.{decimals}f}"
+def _up(number: float) -> str:
+    """Round up, so that "at most" holds."""
+    return f"{math.ceil(float(number)):d}"
 
 
 @lru_cache(maxsize=1)  # the page and its findings ask for them
@@ -98,9 +101,10 @@ def values(inputs: Inputs) -> Mapping[str, float]:
 
     NAME_plain is of the ordinary network, NAME_calibrated of the same with a temperature; NAME_least and NAME_most are
     the least and the largest of the Bayesian networks. NAME_better, NAME_worse, NAME_of_APPROACH: see
-    `against_plain`.
+    `against_plain`. "Wrong" is among 10,000 sure answers.
     """
     found, numbers = networks(inputs), _outcomes(inputs) | wrong_sign(inputs) | {"draws": profile("full").draws}
+    numbers |= on_one_network(inputs) | _summary("accuracy", found, ACCURACY)
     numbers |= against_plain("accuracy", found, ACCURACY, sign=1) | against_plain("nll", found, NLL, sign=-1)
     for kind, dataset in KINDS.items():
         numbers |= _summary(kind, found, f"{dataset}/{SURE_OF}")
@@ -108,8 +112,9 @@ def values(inputs: Inputs) -> Mapping[str, float]:
         numbers |= against_plain(f"{kind}90", found, f"{dataset}/{accepted_at(MANY)}", sign=-1)
     numbers |= _summary("wrong75", found, f"mnist/{wrong_at(FEW)}")
     numbers |= _summary("turned_right", found, TURNED_RIGHT) | _summary("turned_sure", found, TURNED_SURE)
+    numbers |= {name: 100 * share for name, share in _summary("wrong", found, f"mnist/{WRONG_OF_SURE}").items()}
     wrong = [share for one in found if one.is_bayesian for share in one.seeds[f"mnist/{WRONG_OF_SURE}"].values]
-    return numbers | ({"worst_right": 100 * (1 - max(wrong))} if wrong else {})
+    return numbers | ({"worst_wrong": 10_000 * max(wrong), "trainings": len(wrong)} if wrong else {})
 
 
 def _outcomes(inputs: Inputs) -> dict[str, float]:
@@ -147,23 +152,44 @@ def against_plain(name: str, found: Sequence[Network], key: str, sign: int) -> d
     return by | {f"{name}_better": better, f"{name}_worse": len(clear) - better}
 
 
+def on_one_network(inputs: Inputs) -> dict[str, float]:
+    """Return how dropout and the ensemble differ from the ordinary network if all train the same architecture.
+
+    Accuracy in percentage points, NLL in nats; 0 where chance can explain the difference, or there is no record of it.
+    """
+    numbers: dict[str, float] = {}
+    for beyond in beyond_plain(rows(inputs)):
+        for name, method in (("dropout", "mc_dropout"), ("ensemble", "deep_ensemble")):
+            difference = {**beyond.better, **beyond.worse}.get(method, 0.0)
+            if beyond.quality in ("accuracy", "NLL"):
+                numbers[f"{name}_{beyond.quality.lower()}"] = (1 if beyond.quality == "NLL" else 100) * difference
+    return numbers
+
+
 def wrong_sign(inputs: Inputs) -> dict[str, float]:
-    """Return how often the network with the wrong sign is sure, as published and corrected, and the largest p.
+    """Return how often the network with the wrong sign is sure and right, by recipe, and the largest p.
 
     The seeds of the two recipes need not be the same, so two independent samples are compared.
     """
     numbers, p_values = dict[str, float](), []
-    for kind, dataset in (("digits", "mnist"), ("clothes", CLOTHES), ("noise", NOISE)):
-        pair = {}
-        for recipe in ("published", "corrected"):
-            of = (WRONG_SIGN, recipe, "common")
-            pair[recipe] = inputs.sample(*of, f"{dataset}/{SHARE_SURE}")
-            if not pair[recipe].n:
-                return {}
-            numbers[f"{recipe}_{kind}"] = 100 * statistics.fmean(pair[recipe].values)
-            if dataset == "mnist":
-                right = inputs.sample(*of, f"{dataset}/{RIGHT_OF_SURE}").by_seed
-                shares = [1 - right[seed] / sure for seed, sure in pair[recipe].by_seed.items() if sure]
-                numbers[f"{recipe}_wrong"] = 10_000 * statistics.fmean(shares)
+    for name, metric in (
+        ("digits", f"mnist/{SHARE_SURE}"),
+        ("clothes", f"{CLOTHES}/{SHARE_SURE}"),
+        ("noise", f"{NOISE}/{SHARE_SURE}"),
+        ("accuracy", ACCURACY),
+    ):
+        pair = {recipe: inputs.sample(WRONG_SIGN, recipe, "common", metric) for recipe in ("published", "corrected")}
+        if not all(one.n for one in pair.values()):
+            return {}
+        numbers |= {f"{recipe}_{name}": 100 * statistics.fmean(one.values) for recipe, one in pair.items()}
+        numbers |= {f"{recipe}_{name}_n": one.n for recipe, one in pair.items()}
         p_values.append(independent(pair["published"], pair["corrected"]).p)
+        if name == "digits":
+            numbers |= {f"{recipe}_wrong": _wrong_of_sure(inputs, recipe, one) for recipe, one in pair.items()}
     return numbers | {"wrong_sign_p": max(p_values)}
+
+
+def _wrong_of_sure(inputs: Inputs, recipe: str, sure: Samples) -> float:
+    """Return how many of 10,000 sure answers on digits are wrong; `sure`: the share of digits that are sure."""
+    right = inputs.sample(WRONG_SIGN, recipe, "common", f"mnist/{RIGHT_OF_SURE}").by_seed
+    return 10_000 * statistics.fmean(1 - right[seed] / share for seed, share in sure.by_seed.items() if share)

@@ -14,6 +14,7 @@ from bench.show.figures.style import printed, style
 from bench.show.inputs import Inputs
 from bench.show.row_numbers import numbers_of_rows
 from bench.show.sentences import MISSING, Sentence, filled, values
+from bench.show.tables.methods_answer import Beyond
 from bench.show.tables.registry import one_table
 from bench.show.tables.sure import ACCURACY, Network
 from tests.close import close
@@ -93,7 +94,7 @@ def test_tables_have_a_row_for_each_network_the_ordinary_one_first(monkeypatch):
     assert list(shown.values())[1:] == ["75", "3333", "100", "50", "0"]
     notes = " ".join(table.own_notes)
     assert "of these two the networks are sure in 100 to 100 %" in notes
-    assert "(linear_bbb, seed 1) has 3333 of 10,000 wrong, so 66.67 % right" in notes
+    assert "(linear_bbb, seed 1) has 3333.3 of 10,000 wrong, so 66.67 % right" in notes
     assert "Means of 2 trainings." in table.caption
     turned = line(one_table(found, "coverage"), "mlp")
     assert turned["75 %"] == "33.33"
@@ -101,15 +102,15 @@ def test_tables_have_a_row_for_each_network_the_ordinary_one_first(monkeypatch):
 
 
 def test_a_sentence_is_filled_only_if_it_is_true():
-    one = Sentence("At least {{ share | down(1) }} %, {{ most | whole }} %.", ("share < most",))
-    assert filled(one, {"share": 99.88, "most": 99.9}) == "At least 99.8\N{NO-BREAK SPACE}%, 100\N{NO-BREAK SPACE}%."
+    one = Sentence("At most {{ share | up }} %, {{ most | whole }} %.", ("share < most",))
+    assert filled(one, {"share": 15.2, "most": 99.9}) == "At most 16\N{NO-BREAK SPACE}%, 100\N{NO-BREAK SPACE}%."
     assert filled(one, {"share": 99.9, "most": 99.8}) == "Not so in these results: share < most does not hold."
     assert filled(one, {"share": 99.9}) == MISSING
 
 
 def test_every_sentence_of_the_suite_has_conditions(monkeypatch):
     found = values(made(monkeypatch, mlp=scores(letters=0.001), linear_bbb=scores()))
-    assert found["worst_right"] == close(200 / 3)
+    assert (found["worst_wrong"], found["trainings"]) == (close(10_000 / 3), 2)
     assert (found["letters_plain"], found["letters_most"], found["letters_least"]) == (100, 0, 0)
     assert all(one.holds for one in sentences.sentences().values())
 
@@ -123,7 +124,7 @@ def test_every_sentence_of_the_suite_holds_in_its_records():
 def test_the_figure_shows_a_mark_for_each_network_and_follows_the_colour_scheme(monkeypatch):
     found = made(monkeypatch, mlp=scores(letters=0.001), linear_bbb=scores())
     (drawn,) = figure.make(found)
-    assert "Letters A to J: ordinary network 100 %, Bayesian networks 0 %" in drawn.caption
+    assert "Letters (not D, I): ordinary network 100 %, Bayesian networks 0 %" in drawn.caption
     assert drawn.narrow is not None
     for draw in (drawn.draw, drawn.narrow):
         with style():
@@ -151,10 +152,25 @@ def test_a_difference_from_the_ordinary_network_counts_only_beyond_chance():
     assert sentences.against_plain("a", [better, same], ACCURACY, sign=1) == {}
 
 
+def test_methods_on_one_network_differ_only_beyond_chance(monkeypatch):
+    made_up = {
+        "accuracy": ({"deep_ensemble": 0.003}, {"swag": -0.1}),
+        "NLL": ({"mc_dropout": -0.02}, {"deep_ensemble": 0.1}),
+    }
+    found = [Beyond(quality, 3, better, worse) for quality, (better, worse) in made_up.items()]
+    monkeypatch.setattr(sentences, "beyond_plain", lambda _rows: [*found, Beyond("ECE", 3, {"mc_dropout": 1.0}, {})])
+    assert sentences.on_one_network(inputs([])) == {
+        "ensemble_accuracy": close(0.3),  # percentage points
+        "dropout_accuracy": 0.0,
+        "ensemble_nll": 0.1,
+        "dropout_nll": -0.02,
+    }
+
+
 def test_how_sure_a_network_is_before_and_after_its_sign_is_corrected():
     def one(recipe, seed, sure):
         metrics = {f"{name}/sure@0.99": sure for name in ("mnist", "fashion_mnist", "noise_gaussian")}
-        metrics["mnist/sure_right@0.99"] = 0.9 * sure
+        metrics |= {"mnist/sure_right@0.99": 0.9 * sure, ACCURACY: 1 - sure / 10}
         return record("pyro_hidden_layer", recipe, "common", seed=seed, metrics=metrics)
 
     before = [one("published", seed, sure) for seed, sure in enumerate((0.5, 0.52, 0.48))]
@@ -163,6 +179,8 @@ def test_how_sure_a_network_is_before_and_after_its_sign_is_corrected():
     assert found["published_noise"] == close(50)
     assert found["corrected_clothes"] == close(10)
     assert found["published_wrong"] == close(1000)
+    assert (found["published_accuracy"], found["corrected_accuracy"]) == (close(95), close(99))
+    assert (found["published_noise_n"], found["corrected_accuracy_n"]) == (3, 2)
     t = (0.5 - 0.1) / (0.02 * math.sqrt(1 / 3 + 1 / 2))  # 2 degrees of freedom: two-sided p is 1 - t / sqrt(t^2 + 2)
     assert found["wrong_sign_p"] == close(1 - t / math.sqrt(t**2 + 2))
     assert sentences.wrong_sign(inputs(before)) == {}

@@ -16,7 +16,7 @@ from bench.show.row_numbers import SURE_OF
 from bench.show.tables.sure import CALIBRATED, PLAIN, Network, networks
 
 NAME = "sure"
-TITLE = "Shown letters, clothes or noise, Bayesian networks are sure less often, but still too often"
+TITLE = "Bayesian networks are sure of fewer letters, clothes and noise, but also of fewer digits"
 BELOW = "Share of pictures of which a network is at least 99 % sure"
 BAYESIAN = ""
 LOOKS = {PLAIN: ("s", COLOURS[1]), CALIBRATED: ("D", REPORTED), BAYESIAN: ("o", COLOURS[0])}
@@ -33,7 +33,7 @@ class Kind(NamedTuple):
 
 KINDS = (
     Kind("mnist", "Digits", "should be sure", 0),
-    Kind("letters", "Letters A to J", "should not be sure", 0),
+    Kind("letters", "Letters (not D, I)", "should not be sure", 0),
     Kind("fashion_mnist", "Clothes", "should not be sure", 0),
     Kind("noise_gaussian", "Noise", "should not be sure", 0),
 )
@@ -106,7 +106,7 @@ class _Layout(NamedTuple):
 
 
 _WIDE = _Layout(width=WIDTH, height=3.2, left=2.15, heading=0.8, side=0.44, mark=0.64)
-_NARROW = _Layout(NARROW, 4.7, 0.25, 1.35, 0.3, 0.78, breaks=("networks are", "of which"), title=9, columns=1, label=17)
+_NARROW = _Layout(NARROW, 4.7, 0.25, 1.35, 0.3, 0.78, breaks=("clothes and", "of which"), title=9, columns=1, label=17)
 BOTTOM, RIGHT = 0.32, 0.3  # inches
 
 
@@ -185,7 +185,7 @@ def _heading(drawing: Drawing, layout: _Layout, found: Sequence[Network]) -> Non
     y -= (lines * 9 * 1.3 / 72 + 0.03) / layout.height
     names = {
         PLAIN: "ordinary network",
-        CALIBRATED: "the same, calibrated",
+        CALIBRATED: "calibrated network",
         BAYESIAN: f"{sum(one.approach not in LOOKS for one in found)} Bayesian networks",
     }
     shown = {one.approach if one.approach in LOOKS else BAYESIAN for one in found}

@@ -16,7 +16,7 @@ from bench.show.page.worth import NOT_MEASURED, with_verb, worth
 from bench.show.sentences import MISSING, all_filled
 from bench.show.tables.blundell2015 import noise_left, worth_of_choices
 from bench.show.tables.blundell2015_answer import can_it_be_reproduced, in_one_line
-from bench.show.tables.methods_answer import methods_answer, methods_in_short
+from bench.show.tables.methods_answer import methods_answer
 
 TESTED = (CONFIRMED, CONTRADICTED, CANNOT_TELL)
 
@@ -42,8 +42,9 @@ def reports(inputs: Inputs) -> str:
     without = f" {with_verb(few, 'more has', 'more have')} too few seeds." if few else ""
     said = (
         f"Of {counted(measured, 'number')} that the documents report after training, "
-        f"{with_verb(found[CONFIRMED], 'is confirmed', 'are confirmed')}: 95 of 100 new runs of ours would land within "
-        f"a margin of the reported number{_margins(inputs)}. {_contradicted(inputs)}{_open(inputs)}{without}"
+        f"{with_verb(found[CONFIRMED], 'is confirmed', 'are confirmed')}: 95 of 100 new runs of their code, mistakes "
+        f"included, would land within a margin of the reported number{_margins(inputs)}. {_kinds(inputs)}"
+        f"{_contradicted(inputs)}{_open(inputs)}{without}"
     )
     return " ".join([said, *_curves(inputs)])
 
@@ -53,6 +54,21 @@ def _margins(inputs: Inputs) -> str:
     found = {100 * verdict.claim.margin for verdict in inputs.judgement.ends if verdict.claim.metric == "accuracy"}
     span = " to ".join(f"{one:g}" for one in dict.fromkeys((min(found), max(found)))) if found else ""
     return f" ({span} percentage points for accuracies)" if span else ""
+
+
+def _kinds(inputs: Inputs) -> str:
+    """Say how many accuracies and how many other numbers are confirmed."""
+    judged = [verdict for verdict in inputs.judgement.ends if verdict.outcome in TESTED]
+    accuracies, others = (
+        [verdict.outcome == CONFIRMED for verdict in judged if verdict.claim.metric.endswith("accuracy") == is_accuracy]
+        for is_accuracy in (True, False)
+    )
+    if not accuracies or not others:
+        return ""
+    return (
+        f"Confirmed are {sum(accuracies)} of {len(accuracies)} accuracies and {sum(others)} of "
+        f"{counted(len(others), 'other number')}, such as shares refused and entropies. "
+    )
 
 
 def _contradicted(inputs: Inputs) -> str:
@@ -69,7 +85,7 @@ def _open(inputs: Inputs) -> str:
     if not found:
         return ""
     never = sum(one is not None and one.seeds_to_settle is None for one in found)
-    why = f"; for {never} of them, no number of seeds can, as our runs scatter by more than the margin" if never else ""
+    why = f"; for {never} of them, no number of seeds can, as runs scatter by more than the margin" if never else ""
     return f" For {len(found)}, no single run can tell{why}."
 
 
@@ -116,8 +132,7 @@ def sentences(inputs: Inputs) -> dict[str, str]:
         f"{PAPER}_choices": worth_of_choices(inputs.paper),
         f"{PAPER}_pruning": noise_left(inputs.paper),
     }
-    methods = {"methods": as_list(methods_answer(inputs)), "methods_short": methods_in_short(inputs)}
-    return {**all_filled(inputs), **found, **methods, **paper}
+    return {**all_filled(inputs), **found, "methods": as_list(methods_answer(inputs)), **paper}
 
 
 def as_list(points: Sequence[str]) -> str:

@@ -56,15 +56,15 @@ def _reports_with_mistakes(inputs: Inputs) -> str:
             protocols |= {one.protocol for one in corrected}
     if not found:
         return ""
-    numbers = with_verb(sum(map(len, found.values())), "reported number is", "reported numbers are")
+    numbers = counted(sum(map(len, found.values())), "reported number")
     caution = ", measured by the common protocol, which measures all alike" if COMMON in protocols else ""
     reported = [
         f"{len(mine)} of {source}, such as {mine[0]}" if len(mine) > 1 else f"{mine[0]} of {source}"
         for source, mine in found.items()
     ]
     return (
-        f" {numbers} over {OVERWHELMING:.0f} times likelier if the published code made them than if the corrected code "
-        f"did{caution}: {'; '.join(reported)}."
+        f" {numbers} can hardly come from corrected code, as the published code makes them over {OVERWHELMING:.0f} "
+        f"times likelier{caution}: {'; '.join(reported)}."
     )
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import statistics
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 
@@ -129,8 +128,8 @@ def _short(mine: Sequence[PaperVerdict]) -> str:
     if not _has_verdict([one]):
         return f"{what}: open, {_progress(sample.n)} ({ours})."
     near = f"; {_nearest(one)}" if one.verdict.outcome == CANNOT_TELL else f", {counted(sample.n, 'seed')}"
-    unlike = Counter(each.verdict.outcome for each in mine if each.verdict.outcome != one.verdict.outcome)
-    ways = [f"measured in {n} other way{'s' * (n > 1)}: {outcome}" for outcome in OUTCOMES if (n := unlike[outcome])]
+    unlike = [each for each in mine if each.verdict.outcome != one.verdict.outcome and _has_verdict([each])]
+    ways = [f"{WAYS[each.interpretation]}: {each.verdict.outcome}" for each in unlike]
     return f"{'; '.join([f'{what}: {one.verdict.outcome} ({ours}{near})', *ways])}."
 
 

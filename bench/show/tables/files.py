@@ -77,6 +77,6 @@ def update_readme(
 
 
 def readme_body(table: Table) -> str:
-    """Return the rows of a table, then its caption and notes; machine and code stand in the table `provenance`."""
+    """Return the rows of a table, what they are, and its notes; machine and code stand in the table `provenance`."""
     notes = "".join(f"- {escape(note)}\n" for note in table.own_notes)
-    return f"{markdown_grid(table)}\n\n{escape(table.caption)}\n" + (f"\n{notes}" if notes else "")
+    return f"{markdown_grid(table)}\n\n{escape(table.explanation)}\n" + (f"\n{notes}" if notes else "")

@@ -24,7 +24,6 @@ WORDS: Mapping[str, tuple[str, bool]] = {
     "noise": ("AUROC on noise", True),
 }
 """The qualities that are compared with the plain network's: in words, and whether more is better."""
-IN_SHORT = (RANKED, "accuracy", "clothes")
 NAMED = 3  # methods that a sentence names; it counts the others
 NOT_MEASURED = "No method is measured yet: `python -m bench run --group methods` makes the records."
 
@@ -43,10 +42,6 @@ class Beyond:
         """Return for how many methods chance can explain the difference."""
         return self.n_methods - len(self.better) - len(self.worse)
 
-    def better_in_short(self) -> str:
-        """Name the better methods if they are few, else count them."""
-        return listed([*self.better]) if 0 < len(self.better) <= NAMED else str(len(self.better) or "none")
-
     def __str__(self) -> str:
         """Return the differences as a line."""
         better, worse = _named(self.better), _named(self.worse)
@@ -57,18 +52,6 @@ class Beyond:
 def methods_answer(inputs: Inputs) -> list[str]:
     """Say which methods are better and worse than the plain network on digits: an opening, then each quality."""
     return sentences(rows(inputs)) or [NOT_MEASURED]
-
-
-def methods_in_short(inputs: Inputs) -> str:
-    """Say the same of NLL, accuracy and clothes, in one sentence."""
-    found = [one for one in beyond_plain(rows(inputs)) if one.quality in IN_SHORT]
-    if not found:
-        return NOT_MEASURED
-    parts = "; ".join(f"{one.better_in_short()} by {WORDS[one.quality][0]} (worse: {len(one.worse)})" for one in found)
-    n_methods = found[0].n_methods
-    return (
-        f"Of {n_methods} methods and recipes on that architecture, these beat the plain network beyond chance: {parts}."
-    )
 
 
 def sentences(found: Sequence[Row]) -> list[str]:

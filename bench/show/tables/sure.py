@@ -15,6 +15,7 @@ from bench.core.records import Record
 from bench.core.text import WHOLE, Digits, counted
 from bench.judge.samples import MissingValue, Samples, gather, metric
 from bench.measure.metrics.shifts import ROTATED, step_key
+from bench.plan.recipes import profile
 from bench.show.inputs import Inputs
 from bench.show.row_numbers import (
     LETTERS,
@@ -89,7 +90,7 @@ def sure_table(inputs: Inputs) -> Table:
     """Return a row for each network: how often it is sure of each kind of picture, and how often wrong then."""
     shown = {
         "digits": (f"mnist/{SURE_OF}", 100),
-        "of 10,000, wrong": (f"mnist/{WRONG_OF_SURE}", 10_000),
+        "wrong of 10,000": (f"mnist/{WRONG_OF_SURE}", 10_000),
         "letters": (f"{LETTERS}/{SURE_OF}", 100),
         "clothes": (f"{CLOTHES}/{SURE_OF}", 100),
         "noise": (f"{NOISE}/{SURE_OF}", 100),
@@ -99,8 +100,9 @@ def sure_table(inputs: Inputs) -> Table:
         inputs,
         "sure",
         QUESTION,
-        "Percent of the pictures of which a network is at least 99 % sure that they show one certain digit. Wrong: "
-        "among 10,000 such answers on digits. Mistakes of the published code are corrected.",
+        "Percent of the pictures of which a network is at least 99 % sure that they show one and the same digit; "
+        "wrong among 10,000 such answers on digits. Calibrated: the ordinary network with one temperature, fitted to "
+        f"held-out digits. {_bayesian(inputs)}Mistakes of the tutorials' code are corrected.",
         ["99 % sure of", *shown],
         [[one.title, *(_shown(one, *place, WHOLE) for place in shown.values())] for one in found],
         [_of_letters_like_digits(found), _worst(found)],
@@ -123,11 +125,11 @@ def coverage_table(inputs: Inputs) -> Table:
         inputs,
         "coverage",
         "If all networks answer equally often, which errs least?",
-        "Percent. 75 %, 90 %: wrong answers, if only these shares of the digits are answered, the "
-        "surest first. Letters, clothes, noise: how many of them are answered with the threshold that answers 90 % of "
-        "the digits. Refused: the fewest digits to refuse, least sure first, so that at most 1 % of the other answers "
-        "are wrong; the threshold is chosen on these digits with their labels. Turned: right answers to "
-        f"digits rotated by {TURNED} degrees; sure: those of which the network is at least 99 % sure.",
+        "All in percent. 75 %, 90 %: wrong answers, if only this share of the digits is answered, the "
+        "surest first. Letters, clothes, noise: how many of them the threshold lets pass that lets 90 % of the digits "
+        "pass. Refused: how many digits to leave out, the least sure first, to be 99 % right on the rest "
+        f"(chosen with their labels). Turned: right answers to digits rotated by {TURNED} degrees; sure: of how "
+        "many rotated digits the network is at least 99 % sure.",
         ["network", *shown],
         [[one.title, *(_shown(one, name, 100, digits) for name, digits in shown.values())] for one in networks(inputs)],
         [],
@@ -164,6 +166,15 @@ def _line(one: Network) -> dict[str, str | float | None]:
     return line
 
 
+def _bayesian(inputs: Inputs) -> str:
+    """Say which rows are Bayesian."""
+    found = networks(inputs)
+    n_last = sum(one.is_bayesian for one in found)
+    if not n_last or not all(one.is_bayesian for one in found[-n_last:]):
+        return ""
+    return f"The last {n_last} are Bayesian, with {profile(inputs.profile).draws} draws for each answer. "
+
+
 def _of_letters_like_digits(found: Sequence[Network]) -> str:
     """Say how often networks are sure of D and I, which the table leaves out."""
     shares = [one.seeds[name].mean for one in found if (name := f"{LETTERS_LIKE_DIGITS}/{SURE_OF}") in one.seeds]
@@ -188,7 +199,7 @@ def _worst(found: Sequence[Network]) -> str:
         return ""
     share, title, seed = max(wrong)
     return (
-        f"The worst training of a Bayesian network ({title}, seed {seed}) has {10_000 * share:.0f} of 10,000 wrong, so "
+        f"The worst training of a Bayesian network ({title}, seed {seed}) has {10_000 * share:.1f} of 10,000 wrong, so "
         f"{100 * (1 - share):.2f} % right."
     )
 
