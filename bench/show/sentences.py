@@ -21,14 +21,13 @@ from bench.judge.comparison import ALPHA, CANNOT_TELL, CONFIRMED, CONTRADICTED, 
 from bench.judge.samples import Samples
 from bench.plan.recipes import profile
 from bench.show.inputs import Inputs
-from bench.show.row_numbers import LETTERS, SURE_OF, WRONG_OF_SURE, accepted_at, wrong_at
+from bench.show.row_numbers import LETTERS, SURE_OF, WRONG_OF_SURE, accepted_at
 from bench.show.tables.methods_answer import beyond_plain
 from bench.show.tables.methods_rows import rows
 from bench.show.tables.sure import (
     ACCURACY,
     CALIBRATED,
     CLOTHES,
-    FEW,
     MANY,
     NLL,
     NOISE,
@@ -110,7 +109,6 @@ def values(inputs: Inputs) -> Mapping[str, float]:
         numbers |= _summary(kind, found, f"{dataset}/{SURE_OF}")
         numbers |= _summary(f"{kind}90", found, f"{dataset}/{accepted_at(MANY)}")
         numbers |= against_plain(f"{kind}90", found, f"{dataset}/{accepted_at(MANY)}", sign=-1)
-    numbers |= _summary("wrong75", found, f"mnist/{wrong_at(FEW)}")
     numbers |= _summary("turned_right", found, TURNED_RIGHT) | _summary("turned_sure", found, TURNED_SURE)
     numbers |= {name: 100 * share for name, share in _summary("wrong", found, f"mnist/{WRONG_OF_SURE}").items()}
     wrong = [share for one in found if one.is_bayesian for share in one.seeds[f"mnist/{WRONG_OF_SURE}"].values]

@@ -126,8 +126,8 @@ def coverage_table(inputs: Inputs) -> Table:
         "coverage",
         "If all networks answer equally often, which errs least?",
         "All in percent. 75 %, 90 %: wrong answers, if only this share of the digits is answered, the "
-        "surest first. Letters, clothes, noise: how many of them the threshold lets pass that lets 90 % of the digits "
-        "pass. Refused: how many digits to leave out, the least sure first, to be 99 % right on the rest "
+        "surest first. Letters, clothes, noise: how many of them are answered with the threshold that answers 90 % of "
+        "the digits. Refused: how many digits to leave out, the least sure first, to be 99 % right on the rest "
         f"(chosen with their labels). Turned: right answers to digits rotated by {TURNED} degrees; sure: of how "
         "many rotated digits the network is at least 99 % sure.",
         ["network", *shown],
