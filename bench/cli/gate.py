@@ -8,7 +8,9 @@ import json
 import shlex
 import tempfile
 import time
+from collections.abc import Sequence
 from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 
 from bench.cli import FAILED, INCOMPLETE
@@ -17,13 +19,12 @@ from bench.core.errors import ConfigError, StoreError
 from bench.core.files import check_writable, write_atomically
 from bench.core.project import usual_results
 from bench.core.store import Store
-from bench.judge.gate.config import GATE, Gate, load_gate, write_starter
-from bench.judge.gate.fresh import run_fresh
+from bench.judge.gate.config import GATE, MORE, Gate, load_gate, write_starter
+from bench.judge.gate.fresh import repeats, run_fresh
 from bench.judge.gate.judge import FAIL, GateReport, judge
+from bench.plan.trained_runs import TrainedRun
 from bench.run.progress import Progress
 from bench.show.screens import gate as render
-
-FOLDER = "gate-baseline"  # the baseline's, in the commands that --init prints
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -47,6 +48,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     )
     where.add_argument("--fresh", type=given_path, metavar="DIR", help="judge this fresh run instead of making one")
     where.add_argument("--init", metavar="APPROACH", help="write the file of an approach, and say how to go on")
+    parser.add_argument("--more", action="store_true", help=f"take {MORE} more fresh seeds, after a failure by chance")
     parser.add_argument("--profile", help="length of the fits in the file of --init (default: epoch1)")
     add_approach_path(parser)
     parser.add_argument(
@@ -76,8 +78,11 @@ def _gate(arguments: argparse.Namespace) -> int:
     if arguments.fresh is None and not has_records:  # say so before the fresh run, which takes long
         raise ConfigError(f"--baseline {arguments.baseline} has no records; give a folder that `run` has filled")
     gate = load_gate(arguments.gate or GATE)
+    gate = gate.with_more() if arguments.more else gate
     _check_files(arguments)
     report = _report(arguments, gate)
+    if not arguments.more and arguments.fresh is None:
+        report = dataclasses.replace(report, advice=_advice(arguments, gate, report))
     # First, because writing the files below can fail:
     print(json.dumps(render.as_json(report), indent=1) if arguments.json else render.text(report))
     if arguments.junit is not None:
@@ -91,14 +96,14 @@ def _gate(arguments: argparse.Namespace) -> int:
 
 def _init(arguments: argparse.Namespace) -> int:
     """Write the gate file of an approach, and print the commands that make the baseline and judge."""
-    path = arguments.gate or Path(GATE.name)
+    path, folder = arguments.gate or Path(GATE.name), "gate-baseline"
     gate = write_starter(path, arguments.init, arguments.profile or "epoch1")
     where = ["--approach-path", arguments.approach_path] if arguments.approach_path else []
     recipes = [word for recipe in gate.gated[0].recipes for word in ("--recipe", recipe)]
     run = ["run", arguments.init, *where, *recipes, "--protocol", "common", "--profile", gate.profile]
-    run += ["--seeds", str(gate.baseline_seeds), "--results", FOLDER]
+    run += ["--seeds", str(gate.baseline_seeds), "--results", folder]
     say(f"wrote {path}; next, make the baseline, then judge:")
-    for words in (run, ["gate", "--gate", str(path), *where, "--baseline", FOLDER]):
+    for words in (run, ["gate", "--gate", str(path), *where, "--baseline", folder]):
         say(f"  python -m bench {shlex.join(words)}")
     return 0
 
@@ -123,11 +128,32 @@ def _report(arguments: argparse.Namespace, gate: Gate) -> GateReport:
     place = nullcontext(arguments.results) if arguments.results else tempfile.TemporaryDirectory(prefix="bench-gate-")
     with place as root:
         start = time.monotonic()
-        progress = Progress({}, quiet=arguments.quiet)
-        run_fresh(gate, Path(root), arguments.threads, progress, workers=arguments.workers)
+        _train(arguments, gate, Path(root))
         seconds = time.monotonic() - start
         report = judge(gate, arguments.baseline, Path(root))
         return dataclasses.replace(report, seconds=seconds)
+
+
+def _train(arguments: argparse.Namespace, gate: Gate, root: Path, planned: Sequence[TrainedRun] | None = None) -> None:
+    watcher, workers = Progress({}, quiet=arguments.quiet), arguments.workers
+    run_fresh(gate, root, arguments.threads, watcher, workers=workers, planned=planned)
+
+
+def _advice(arguments: argparse.Namespace, gate: Gate, report: GateReport) -> str:
+    """Return how to go on if only statistics failed, and the same seed still gives the same bits; else ''."""
+    failed = [check for check in report.checks if check.state == FAIL]
+    if not failed or any(check.p_adjusted is None for check in failed):
+        return ""
+    with tempfile.TemporaryDirectory(prefix="bench-gate-") as root:
+        places, names = (arguments.baseline, Path(root)), dict.fromkeys(check.trained_run for check in failed)
+        if not repeats(gate, names, *places, partial(_train, arguments, gate, Path(root))):
+            return ""
+    words = ["gate", "--more"]
+    for option in ("gate", "approach_path", "baseline", "threads", "workers"):
+        value = getattr(arguments, option)
+        words += [] if value is None else [f"--{option.replace('_', '-')}", str(value)]
+    why = "probably chance: the baseline's first seed still gives the same numbers, to the last bit"
+    return f"{why}; with {MORE} more seeds, the verdict is over all: python -m bench {shlex.join(words)}"
 
 
 def _append(path: Path, text: str) -> None:

@@ -28,6 +28,7 @@ from bench.plan.trained_runs import Selection, TrainedRun, trained_runs
 GATE = REFERENCE / "gate.toml"
 LEAST_REFERENCE = 8  # seeds; with fewer, t(k - 1) at Holm's levels is so wide that it hides any fault
 LEAST_FRESH = 2  # seeds
+MORE = 5  # fresh seeds, after a failure that is probably chance
 GONE = {
     "reference_seeds": "its name is now baseline_seeds",
     "repeat": "the tests train seeds twice",
@@ -110,6 +111,12 @@ class Gate(TomlTable, frozen=True):
         """Return the fresh seeds of a trained run."""
         return self.fresh_seeds[: trained_run.n_seeds]
 
+    def with_more(self) -> Gate:
+        """Return the gate with `MORE` fresh seeds for every trained run, after those that it has."""
+        rows = [structs.replace(row, seeds=None if row.seeds is None else row.seeds + MORE) for row in self.gated]
+        start = max(self.fresh_seeds) + 1
+        return structs.replace(self, fresh_seeds=(*self.fresh_seeds, *range(start, start + MORE)), gated=tuple(rows))
+
     def planned(self, trained_run: GatedTrainedRun, seeds: Sequence[int]) -> list[TrainedRun]:
         """Return the trained run for each seed, as today's code would run it."""
         return trained_runs(
@@ -143,11 +150,9 @@ def load_gate(path: Path = GATE) -> Gate:
 def _readable(raw: Mapping[str, object]) -> Gate:
     """Return the gate of a file with mistakes, without the values that have not their type."""
     usual = tomllib.loads(starter("uniform", "epoch1")) | {"fresh_seeds": list(range(100))}  # enough for every row
-    rows = raw.get("gated")
-    metrics = {"metrics": usual["gated"][0]["metrics"]}
-    read = [
-        _usable(row, GatedRow, metrics) for row in (rows if isinstance(rows, list) else []) if isinstance(row, dict)
-    ]
+    rows, metrics = raw.get("gated"), {"metrics": usual["gated"][0]["metrics"]}
+    tables = [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
+    read = [_usable(row, GatedRow, metrics) for row in tables]
     named = [row for row in read if {"approach", "recipes", "protocol"} <= row.keys()]
     return msgspec.convert({**_usable(raw, Gate, usual), "gated": named or usual["gated"]}, Gate)
 

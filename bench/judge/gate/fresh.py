@@ -1,12 +1,15 @@
-"""The fresh run: every gated trained run with its fresh seeds."""
+"""The fresh run: every gated trained run with its fresh seeds; and whether a seed of the baseline repeats."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from bench.core.errors import ConfigError
+from bench.core.records import Record
 from bench.core.store import Store
 from bench.judge.gate.config import Gate
+from bench.judge.gate.judge import Folder
 from bench.plan.trained_runs import TrainedRun
 from bench.run.events import Options
 from bench.run.executors import open_executor, threads_of_a_fit
@@ -20,8 +23,9 @@ def run_fresh(
     watcher: Watcher,
     executor: str = "process",
     workers: int | None = None,
+    planned: Sequence[TrainedRun] | None = None,
 ) -> None:
-    """Run all that the gate compares, into a folder without records.
+    """Run all that the gate compares, or what is `planned`, into a folder without records.
 
     Raises:
         ConfigError: the folder has records already, which could not be told from fresh ones.
@@ -31,7 +35,32 @@ def run_fresh(
     share = threads_of_a_fit(executor, threads, workers)
     # No posterior is kept: a gate measures once, and a full disk would look like a fault of the code.
     options = Options(root=str(root.resolve()), threads=share, retain=False)
-    run(fresh_trained_runs(gate), Store(root), options, watcher, open_executor(executor, workers=workers))
+    chosen = fresh_trained_runs(gate) if planned is None else planned
+    run(chosen, Store(root), options, watcher, open_executor(executor, workers=workers))
+
+
+Train = Callable[[Sequence[TrainedRun]], None]  # makes records
+
+
+def repeats(gate: Gate, names: Iterable[str], baseline: Path, root: Path, train: Train) -> bool:
+    """Return whether the baseline's first seed of some trained runs gives all its numbers again, to the last bit.
+
+    `train` makes the new records in `root`. If all repeat, neither the code nor the machine moved a number, and another
+    mean of other seeds is probably chance.
+    """
+    known, chosen = Folder.read(baseline, gate), [gate.trained_run(name) for name in names]
+    done = [(one, [old for old in known.trained_run(one) if old.outcome == "done"][:1]) for one in chosen]
+    first = [(one, record) for one, records in done for record in records]
+    train([planned for one, record in first for planned in gate.planned(one, [record.seed])])
+    found = Folder.read(root, gate)
+    pairs = [(_numbers(old), _numbers(new)) for one, old in first for new in found.trained_run(one)]
+    return len(pairs) == len(chosen) and all(old.items() <= new.items() for old, new in pairs)
+
+
+def _numbers(record: Record) -> dict[tuple[int, str], float | None]:
+    """Return the numbers of a record and of its epochs, by number of the epoch (0: of the record) and key."""
+    of_epochs = {(epoch.epoch, key): value for epoch in record.epochs for key, value in epoch.metrics.items()}
+    return {**{(0, key): value for key, value in record.metrics.items()}, **of_epochs}
 
 
 def fresh_trained_runs(gate: Gate) -> list[TrainedRun]:

@@ -27,8 +27,8 @@ PASS: Final = "pass"
 FAIL: Final = "fail"
 MISSING: Final = "missing"
 NOT_APPLICABLE: Final = "not applicable"
+# Kinds of reasons why a method has no such number, whatever it learns:
 OF_THE_METHOD = {"unsupported", "one-draw", "row-noise", "shared-noise", "no-observation-noise", "no-spread"}
-"""Kinds of reasons why a method has no such number, whatever it learns."""
 DIVERGED = "diverged seeds"  # name of the check beside those of a trained run's metrics
 
 
@@ -55,6 +55,7 @@ class GateReport:
     made: Mapping[str, Sequence[Provenance]]  # what made the records of "baseline" and of "fresh"
     unreadable: Sequence[str]  # why files cannot be trusted
     seconds: float | None = None  # of the fresh run
+    advice: str = ""  # what to do if a failure is probably chance
 
     @property
     def states(self) -> list[State]:

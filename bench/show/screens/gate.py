@@ -60,6 +60,7 @@ def as_json(report: GateReport) -> dict[str, object]:
         "seconds": report.seconds,
         "alpha": report.gate.alpha,
         "checks": [_check_json(report, check) for check in report.checks],
+        "advice": report.advice,
         "notes": _notes(report),
     }
 
@@ -145,8 +146,9 @@ def _sentence(check: Check) -> str:
 
 
 def _troubles(report: GateReport) -> list[str]:
-    """Return a line for every check that failed, is missing or does not apply."""
-    return [f"{c.state}: {c.trained_run} {c.key}: {_sentence(c)}" for c in report.checks if c.state != PASS]
+    """Return a line for every check that failed, is missing or does not apply, and what to do about chance."""
+    found = [f"{c.state}: {c.trained_run} {c.key}: {_sentence(c)}" for c in report.checks if c.state != PASS]
+    return [*found, *filter(None, [report.advice])]
 
 
 def _facts(report: GateReport) -> list[str]:
