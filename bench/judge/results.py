@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Literal
 
@@ -11,7 +12,7 @@ from bench.core.folder import Problem
 from bench.core.reasons import message_reason
 from bench.core.records import SCHEMA, Provenance, Record, Timings
 from bench.core.text import counted
-from bench.plan.freshness import is_stale, note
+from bench.plan.freshness import NOT_RETRAINED, is_stale
 from bench.plan.manifests import ApproachManifest
 
 NAME = re.compile(r"(?P<recipe>.+)__(?P<protocol>\w+?)__(?P<profile>\w+?)__seed(?P<seed>\d+)__(?P<key>\w+)\.json")
@@ -78,7 +79,8 @@ class Results:
         Records made at other versions of a recipe, a protocol or the metrics are left out, unless `with_stale`.
         """
         newest: dict[tuple[str, str, str, int], Record] = {}
-        self.n_superseded = self.n_stale = 0
+        self.n_superseded = 0
+        self._stale = Counter[str]()  # by the command that makes them again
         self.conditions: tuple[str, str, str] | None = None
         for record in records:
             conditions = record.conditions
@@ -87,7 +89,7 @@ class Results:
                 raise ConfigError(f"a table cannot mix records of {both}; select one profile, device and precision")
             self.conditions = conditions
             if not with_stale and record.outcome != DAMAGED and is_stale(record):
-                self.n_stale += 1
+                self._stale["score" if record.recipe == NOT_RETRAINED else "run"] += 1
                 continue
             key = (record.approach, record.recipe, record.protocol, record.seed)
             rival = newest.get(key)
@@ -101,6 +103,8 @@ class Results:
         self.manifests = manifests
         others = {record.approach for record in self.records} - set(manifests)
         self.approaches = [*manifests, *sorted(others)]
+        given = {record.approach for record in self.records if record.recipe == NOT_RETRAINED} & others
+        self.not_retrained = sorted(given)  # names of somebody's trained models, which were scored as they are
 
     def trained_run(self, approach: str, recipe: str, protocol: str) -> list[Record]:
         """Return the records of one trained run, one a seed."""
@@ -122,6 +126,11 @@ class Results:
         """Return whether the approach has a corrected recipe."""
         return approach in self.manifests and "corrected" in self.manifests[approach].recipes
 
+    def row_recipe(self, approach: str) -> str:
+        """Return the recipe of an approach in a table that has one row for each approach."""
+        usual = "corrected" if self.has_corrected(approach) else "published"
+        return NOT_RETRAINED if approach in self.not_retrained else usual
+
     def variants(self, approach: str) -> list[str]:
         """Return the recipes with records, other than published and corrected, by name."""
         found = {record.recipe for record in self.records if record.approach == approach}
@@ -129,6 +138,8 @@ class Results:
 
     def recipes(self, approach: str) -> list[str]:
         """Return the recipes that get rows: published, corrected where there is one, variants with records."""
+        if approach in self.not_retrained:
+            return [NOT_RETRAINED]
         corrected = ["corrected"] if self.has_corrected(approach) else []
         return ["published", *corrected, *self.variants(approach)]
 
@@ -144,7 +155,10 @@ class Results:
         notes = origin_of([record.provenance for record in self.records])
         if self.n_superseded:
             notes.append(f"Left out: {counted(self.n_superseded, 'older record')} of the same trained run and seed.")
-        return [*notes, *note(self.n_stale)]
+        for command, n in self._stale.items():
+            made = f"{counted(n, 'record')} made at other versions of recipe, protocol or metrics"
+            notes.append(f"left out: {made}; `python -m bench {command}` makes them again.")
+        return notes
 
 
 def conditions_text(results: Results) -> str:

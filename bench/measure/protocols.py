@@ -6,7 +6,8 @@ import importlib
 import math
 import statistics
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -110,7 +111,8 @@ class Common(Protocol):
         found.add(inside, metrics, missing)
         found.arrays.update({f"{inside}/{name}": value for name, value in arrays.items()})
         found.scores.update(_scores(inside, predicted, test))
-        found.timings.update(_speed(posterior, predicted, test, draws))
+        answer = partial(categorical, posterior, test.x[:1], draws, test.rows[:1])
+        found.timings.update(speed(answer, predicted.seconds, len(test), len(draws), test.x.device))
         alone = posterior.per_row()  # allowed: no metric of the sets below depends on two rows of one draw
         for name in outside:
             self._ood(found, alone, predicted.summary, name, draws)
@@ -208,17 +210,16 @@ def _scores(name: str, predicted: Predicted, split: Split) -> dict[str, NDArray[
     }
 
 
-def _speed(posterior: Posterior, predicted: Predicted, test: Split, draws: range) -> dict[str, float | int]:
-    device = test.x.device
-    x, rows = test.x[:1], test.rows[:1]
-    repeats = timing.repeat_seconds(
-        lambda: categorical(posterior, x, draws, rows), device, LATENCY_REPEATS, LATENCY_LIMIT_S
-    )
+def speed(
+    answer: Callable[[], object], seconds: float, n_images: int, n_draws: int, device: torch.device = CPU
+) -> dict[str, float | int]:
+    """Return the timings of predicting the test set in `seconds`; `answer`, which is timed here, predicts one image."""
+    repeats = timing.repeat_seconds(answer, device, LATENCY_REPEATS, LATENCY_LIMIT_S)
     return {
-        "predict_draw_images_per_s": len(test) * len(draws) / predicted.seconds,
-        "predict_s": predicted.seconds,
-        "predict_draws": len(draws),
-        "predict_images": len(test),
+        "predict_draw_images_per_s": n_images * n_draws / seconds,
+        "predict_s": seconds,
+        "predict_draws": n_draws,
+        "predict_images": n_images,
         "latency_s": statistics.median(repeats),
         "latency_min_s": min(repeats),
         "latency_max_s": max(repeats),

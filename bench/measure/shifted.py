@@ -20,6 +20,7 @@ from bench.measure.metrics.shifts import MOST_ROWS, ROTATED, STEPS, area_key, ar
 from bench.measure.protocols import Protocol
 
 SIDE = 28  # pixels
+CASES = [(kind, step) for kind, steps in STEPS.items() for step in steps]
 DIRECTIONS = ((0, 1), (1, 0), (0, -1), (-1, 0))  # (down, right) of images 0, 1, 2, 3; image 4 moves like image 0
 
 Pixels = NDArray[np.float32]
@@ -68,26 +69,22 @@ class Shift(Protocol):
         """
         del epochs
         test = spread_rows(self.split("test10k"), MOST_ROWS)
-        cases = [(kind, step) for kind, steps in STEPS.items() for step in steps]
         alone = posterior.per_row()  # allowed: no metric depends on two rows of one draw
-        every = on_device(_moved_by(test, cases), self.device, self.dtype)
-        predicted = predict_split(alone, every, draws_of(alone, self.budget.draws))
+        predicted = predict_split(alone, self.moved(test), draws_of(alone, self.budget.draws))
         found, labels = Measurement(), test.y.numpy()
-        for (kind, step), log_probs in zip(cases, np.split(predicted.summary.log_mean_probs, len(cases)), strict=True):
+        for (kind, step), log_probs in zip(CASES, np.split(predicted.summary.log_mean_probs, len(CASES)), strict=True):
             found.add(f"mnist/{kind}_{step}", *evaluate_shift(log_probs, labels))
         found.metrics.update(areas(found.metrics))
-        for kind, step in cases:
+        for kind, step in CASES:
             why = found.missing.get(step_key(kind, step, "nll"))
             if why is not None:
                 found.missing[area_key(kind, "nll")] = why
         found.arrays["noise"] = {"mnist": alone.noise}
         return found
 
-
-def _moved_by(split: Split, cases: Sequence[tuple[str, int]]) -> Split:
-    """Return the rows of a split once for each kind and step, moved by it."""
-    images = split.x.cpu().numpy().reshape(-1, SIDE, SIDE)
-    moved = [rotated(images, step) if kind == ROTATED else translated(images, step) for kind, step in cases]
-    n = len(cases)
-    x = torch.from_numpy(np.concatenate(moved)).flatten(1)
-    return Split(split.name, x, split.y.repeat(n), split.rows.repeat(n))
+    def moved(self, split: Split) -> Split:
+        """Return the rows of a split once for each of `CASES`, moved by it."""
+        images = split.x.cpu().numpy().reshape(-1, SIDE, SIDE)
+        every = [rotated(images, step) if kind == ROTATED else translated(images, step) for kind, step in CASES]
+        x, n = torch.from_numpy(np.concatenate(every)).flatten(1), len(CASES)
+        return on_device(Split(split.name, x, split.y.repeat(n), split.rows.repeat(n)), self.device, self.dtype)

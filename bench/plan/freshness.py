@@ -7,12 +7,11 @@ of recipes are in the manifests (`version` of a recipe, a correction or a varian
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 
 from bench.core.errors import ConfigError
 from bench.core.metric_table import Rows, metrics, name_of, raised
 from bench.core.records import DerivedMetrics, Record, Versions
-from bench.core.text import counted
 from bench.data.manifest import TASKS
 from bench.plan.manifests import ApproachManifest
 from bench.plan.recipes import Recipe, is_profile, profile, resolve
@@ -29,6 +28,7 @@ PROTOCOLS = {
     "blundell2015": 2,
 }
 """Versions of the protocols common and shift, of the toys' protocol common, and of each document's own protocol."""
+NOT_RETRAINED = "not-retrained"  # recipe of a record of somebody's trained model (`bench.score`), which has no manifest
 MOST_NAMED = 3  # metrics that a record lacks
 UNKNOWN = 0  # version for a document that the suite does not know
 DERIVED = "derived"  # protocol of an ablation's derived metrics; it has the version of protocol common
@@ -43,15 +43,18 @@ def protocol_version(protocol: str, task: str, document: str) -> int:
 def versions_of(entry: ApproachManifest, recipe: Recipe, protocol: str) -> Versions:
     """Return today's versions of recipe, protocol and metrics."""
     name = "common" if protocol == DERIVED else protocol
-    return Versions(
-        recipe=dict(recipe.versions),
-        protocol=protocol_version(name, entry.task, entry.document),
-        metrics={name: one.version for name, one in metrics().items() if one.version > 1},
-    )
+    return _with_metrics(recipe.versions, protocol_version(name, entry.task, entry.document))
+
+
+def _with_metrics(recipe: Mapping[str, int], protocol: int) -> Versions:
+    metric_versions = {name: one.version for name, one in metrics().items() if one.version > 1}
+    return Versions(recipe=dict(recipe), protocol=protocol, metrics=metric_versions)
 
 
 def versions_today(approach: str, recipe: str, protocol: str) -> Versions | None:
     """Return `versions_of` by names; None for an unknown approach or recipe."""
+    if recipe == NOT_RETRAINED:
+        return _with_metrics({}, PROTOCOLS.get(protocol, UNKNOWN))
     entry = manifests().get(approach)
     try:
         return None if entry is None else versions_of(entry, resolve(entry, recipe), protocol)
@@ -61,11 +64,9 @@ def versions_today(approach: str, recipe: str, protocol: str) -> Versions | None
 
 def why_stale(record: Record | DerivedMetrics) -> str:
     """Return why a record is stale, or '' if it is fresh or its approach is unknown."""
-    if record.approach not in manifests():
-        return ""
     today = versions_today(record.approach, record.recipe, record.protocol)
     if today is None:
-        return f"today's {record.approach} has no recipe {record.recipe}"
+        return f"today's {record.approach} has no recipe {record.recipe}" if record.approach in manifests() else ""
     if record.versions is None:
         return "the record does not say at which versions it was made"
     metrics_raised = raised(record.keys(), record.versions.metrics, today.metrics)
@@ -135,12 +136,3 @@ def is_fit_stale(approach: str, made: Versions | None) -> bool:
     today = {name: change.version for name, change in entry.changes.items()}
     today.update({name: spec.version for name, spec in entry.recipes.items()})
     return any(today.get(name) != version for name, version in made.recipe.items())
-
-
-def note(n_stale: int) -> Iterable[str]:
-    """Yield one sentence that says how many stale records were left out; nothing if there are none."""
-    if n_stale:
-        yield (
-            f"left out: {counted(n_stale, 'record')} made at other versions of recipe, protocol or metrics; "
-            "`python -m bench run` makes them again."
-        )
