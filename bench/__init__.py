@@ -1,6 +1,6 @@
 """bnn-uncertainty-bench: do the published numbers of Bayesian neural networks on MNIST hold?
 
-For a notebook: `fit`, `evaluate`, `records`, `predict`, `audit_torch` and `audit_pyro`, see docs/your-approach.md.
+For a notebook: `fit`, `evaluate`, `score`, `records`, `predict`, `audit_torch` and `audit_pyro`: docs/your-approach.md.
 They are imported when they are first asked for, so that `import bench` itself costs nothing.
 """
 
@@ -13,13 +13,15 @@ from bench.core.version import VERSION
 
 if TYPE_CHECKING:
     from bench.api import evaluate, fit, predict, records
+    from bench.run.scoring import score
     from elbo_audit import audit_pyro, audit_torch
 
 __version__ = VERSION
-__all__ = ["audit_pyro", "audit_torch", "evaluate", "fit", "predict", "records"]
+__all__ = ["audit_pyro", "audit_torch", "evaluate", "fit", "predict", "records", "score"]
 
 _MODULES = {
     **dict.fromkeys(("evaluate", "fit", "predict", "records"), "bench.api"),
+    "score": "bench.run.scoring",
     **dict.fromkeys(("audit_pyro", "audit_torch"), "elbo_audit"),
 }
 

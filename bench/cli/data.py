@@ -1,4 +1,4 @@
-"""`data`: list, fetch and verify the data sets."""
+"""`data`: list, fetch, verify and export the data sets."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import json
 
 from bench.cli import INCOMPLETE
 from bench.cli.options import existing_folder, given_path, say
+from bench.cli.score import add_export, export
 from bench.data.fetching import fetch
 from bench.data.inventory import DatasetCheck, list_datasets, verify
 from bench.show.terminal import shown
@@ -19,13 +20,16 @@ def add(parser: argparse.ArgumentParser) -> None:
     listed = actions.add_parser("list", help="what there is")
     verified = actions.add_parser("verify", help="check every byte")
     fetched = actions.add_parser("fetch", help="get what is missing")
-    for sub, action in ((listed, _data_list), (verified, _data_verify), (fetched, _data_fetch)):
+    exported = actions.add_parser("export", help="write the images that `score` takes predictions for")
+    every = ((listed, _data_list), (verified, _data_verify), (fetched, _data_fetch), (exported, export))
+    for sub, action in every:
         sub.add_argument("--data-dir", type=existing_folder, help="folder with the data sets, looked at first")
         sub.set_defaults(action=action)
     listed.add_argument("--json", action="store_true", help="print JSON")
     verified.add_argument("names", nargs="*", help="data sets (default: all)")
     fetched.add_argument("names", nargs="*", help="data sets (default: all that are absent)")
     fetched.add_argument("--from", dest="source", type=given_path, help="a local copy instead of the network")
+    add_export(exported)
 
 
 def _data_list(arguments: argparse.Namespace) -> int:

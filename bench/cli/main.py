@@ -52,7 +52,8 @@ COMMANDS = {
     "compare": Command("bench.cli.compare:add", "compare two results folders, paired by trained run and seed"),
     "baseline": Command("bench.cli.baseline:add", "the seeds that verdicts, gate and ablations compare with"),
     "predict": Command("bench.cli.predict:add", 'ask trained networks about a picture: the digit, or "I don\'t know"'),
-    "data": Command("bench.cli.data:add", "the data sets: list, fetch, verify"),
+    "score": Command("bench.cli.score:add", "give saved predictions of your trained model a row in the tables"),
+    "data": Command("bench.cli.data:add", "the data sets: list, fetch, verify, export"),
     "list": Command("bench.cli.list:add", "approaches, recipes, corrections and variants"),
     "env": Command("bench.cli.env:add", "versions, processor and commit, as records keep them"),
 }

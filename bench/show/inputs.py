@@ -28,7 +28,7 @@ from bench.judge.stats.verdicts import Judgement, judge
 from bench.plan.manifests import DOCUMENTS, GROUPS, ApproachGroup, ApproachManifest
 from bench.plan.registry import group_of, manifests, of_group
 from bench.show.table import Table, sources_of
-from bench.show.with_baseline import MINE, WithBaseline, with_baseline
+from bench.show.with_baseline import GIVEN, MINE, WithBaseline, with_baseline
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -217,7 +217,7 @@ class Inputs:
         if record.key not in self._scores:
             is_own = record.key in self.with_baseline.own_keys
             store = self.store if self._baseline is None or is_own else self._baseline
-            named = structs.replace(record, approach=record.approach.removeprefix(MINE))
+            named = structs.replace(record, approach=record.approach.removeprefix(MINE).removesuffix(GIVEN))
             self._scores[record.key] = store.scores(named)
         return self._scores[record.key]
 

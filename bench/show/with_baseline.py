@@ -14,11 +14,12 @@ from msgspec import structs
 
 from bench.core.records import Record
 from bench.judge.samples import MissingValue
-from bench.plan.freshness import is_stale
+from bench.plan.freshness import NOT_RETRAINED, is_stale
 from bench.plan.manifests import ApproachManifest
 from bench.show.table import Entry, Linked, Measured, Table
 
 MINE = "mine: "
+GIVEN = " (not retrained)"  # ends the name of somebody's trained model that was only scored
 MARK = MissingValue("mine", "measured from your records; what is not marked comes with the suite")
 
 
@@ -38,7 +39,7 @@ class WithBaseline:
     @cached_property
     def records(self) -> list[Record]:
         """Return all records; an approach that only the user has is named `mine: NAME`."""
-        return [self._named(record) for record in self.own] + list(self.others)
+        return [self._named(record) for record in (*self.own, *self.others)]
 
     @cached_property
     def new(self) -> frozenset[str]:
@@ -55,9 +56,11 @@ class WithBaseline:
         return {MINE + name if name in self.new else name: entry for name, entry in known.items()}
 
     def _named(self, record: Record) -> Record:
-        if record.approach not in self.new or is_stale(record):  # no table shows a stale record
+        start = MINE if record.approach in self.new else ""
+        end = GIVEN if record.recipe == NOT_RETRAINED else ""
+        if not start + end or is_stale(record):  # no table shows a stale record
             return record
-        return structs.replace(record, approach=MINE + record.approach)
+        return structs.replace(record, approach=start + record.approach + end)
 
     def marked(self, table: Table) -> Table:
         """Return the table with a mark at each of the user's numbers; unchanged if no record is the baseline's."""

@@ -46,7 +46,7 @@ def candidates(inputs: Inputs) -> list[Candidate]:
 
 
 def _candidate(inputs: Inputs, approach: str) -> Candidate:
-    trained_run = (approach, "corrected" if inputs.results.has_corrected(approach) else "published", "common")
+    trained_run = (approach, inputs.results.row_recipe(approach), "common")
     numbers = {name: inputs.sample(*trained_run, metric) for name, metric in METRICS.items()}
     seeds = frozenset(seed for seed, one in inputs.seeds(*trained_run).items() if one.is_finished)
     return Candidate(approach, trained_run[1], numbers, seeds, approach == KNOWS_NOTHING)

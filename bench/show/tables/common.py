@@ -43,11 +43,11 @@ def _accuracy_rows(inputs: Inputs) -> Iterator[Row]:
     results = inputs.results
     for approach in results.classifiers():
         claim = headline(inputs.claims, approach, "accuracy", MNIST)
-        for recipe in ("published", *results.variants(approach)):
+        for recipe in (one for one in results.recipes(approach) if one != "corrected"):
             yield {
                 "approach": approach,
                 "recipe": recipe,
-                "label": f"{approach} + {recipe.removeprefix('published+')}" if recipe != "published" else approach,
+                "label": f"{approach} + {recipe.removeprefix('published+')}" if "+" in recipe else approach,
                 "document": (results.manifests[approach].document if approach in results.manifests else "") or "none",
                 "measured on": claim.split if claim else "test10k",
                 "has_corrected": "yes" if recipe == "published" and results.has_corrected(approach) else "no",

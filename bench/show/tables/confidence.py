@@ -17,11 +17,12 @@ from bench.core.text import Digits
 from bench.data.manifest import OOD_LABELS
 from bench.judge.samples import MissingValue, Samples, gather, metric
 from bench.measure.metrics.arrays import BoolArray
+from bench.plan.freshness import NOT_RETRAINED
 from bench.show.inputs import Inputs
 from bench.show.table import Entry, Measured, Table
 
 PERCENT, CLOSE = Digits(decimals=1), Digits(decimals=2)  # of shares, and of shares near 100 %
-RECIPES = ("published", "corrected")
+RECIPES = ("published", "corrected", NOT_RETRAINED)
 
 ROUNDING = 2.0**-12  # of a probability that is kept as float16, at most
 

@@ -147,7 +147,7 @@ def metrics_table(inputs: Inputs) -> Table:
     results, frame = inputs.results, inputs.frame
     classifiers = frame.approach.isin(results.classifiers())
     measured = frame[classifiers & (frame.protocol == "common") & (frame.missing == "")]
-    recipes = {name: "corrected" if results.has_corrected(name) else "published" for name in results.classifiers()}
+    recipes = {name: results.row_recipe(name) for name in results.classifiers()}
     shown = {name: recipe for name, recipe in recipes.items() if name in set(measured.approach)}
     rows: list[list[Entry]] = []
     for metric in sorted(measured.metric.unique()):

@@ -32,6 +32,7 @@ OF_CLOTHES = (
 )
 COSTS = ("training", "answer", "MB")
 NO_COST = MissingValue("-", "another network with another budget: its costs are in table speed")
+NO_PLACE = MissingValue("unranked", "a model that was not retrained has no place among trained methods")
 NO_NUMBER = MissingValue("n/a", "no record has this number")
 NO_SHIFT = MissingValue("-", "its answers to turned and moved digits were not measured: run with --protocol shift")
 ON_CLOTHES = "methods_fashion"  # the table of methods that learnt clothes
@@ -57,7 +58,7 @@ def _table(inputs: Inputs, qualities: Mapping[str, Quality], digits: Sequence[Ro
     given, methods = rows(inputs, qualities), inputs.of("methods").results
     notes = [] if digits is None else [order_sentence(digits, given)]
     found = sorted(given, key=lambda row: row.mean(RANKED))
-    ranked = places({row.name: row.by_seed(RANKED) for row in found}, is_higher_better=False)
+    ranked = places({row.name: row.by_seed(RANKED) for row in found if row.is_ranked}, is_higher_better=False)
     is_of_digits = qualities is QUALITIES
     caption = (
         f"Place: rank by {RANKED} on the test {'digits' if is_of_digits else 'clothes'}, by no other column; methods "
@@ -75,11 +76,11 @@ def _table(inputs: Inputs, qualities: Mapping[str, Quality], digits: Sequence[Ro
         f"Which method for uncertainty should I take{'' if is_of_digits else ', if it learns clothes'}?",
         caption,
         ["method", "place", *_shown(qualities), *COSTS, "seeds"],
-        [_entries(row, ranked[row.name]) for row in found],
+        [_entries(row, ranked.get(row.name)) for row in found],
         [*sentences(found), *notes, *_long_budgets(found, methods, "" if is_of_digits else f" --task {FASHION}")],
         conditions=inputs.conditions(row.numbers[RANKED] for row in found),
         origin=methods.origin(),
-        lines=[_line(row, ranked[row.name]) for row in found],
+        lines=[_line(row, ranked.get(row.name)) for row in found],
     )
 
 
@@ -103,13 +104,14 @@ def _shown(qualities: Mapping[str, Quality]) -> list[str]:
     return [name for name, quality in qualities.items() if quality.is_shown]
 
 
-def _entries(row: Row, place: Rank) -> list[Entry]:
+def _entries(row: Row, place: Rank | None) -> list[Entry]:
     qualities = [_quality(row, name) for name in _shown(row.qualities)]
     sources = row.numbers[RANKED].sources
     costs: list[Entry] = [
         Linked(THREE.text(row.costs[name]), sources) if name in row.costs else Missing(NO_COST) for name in COSTS
     ]
-    return [row.name, str(place), *qualities, *costs, str(row.numbers[RANKED].n)]
+    rank = Missing(NO_PLACE, sources) if place is None else str(place)
+    return [row.name, rank, *qualities, *costs, str(row.numbers[RANKED].n)]
 
 
 def _quality(row: Row, name: str) -> Entry:
@@ -120,9 +122,10 @@ def _quality(row: Row, name: str) -> Entry:
     return Linked(text if half is None else f"{text} +- {digits.text(half)}", sample.sources)
 
 
-def _line(row: Row, place: Rank) -> dict[str, str | float | None]:
+def _line(row: Row, place: Rank | None) -> dict[str, str | float | None]:
     """Return means, half-widths, places and costs, for machines."""
-    line: dict[str, str | float | None] = {"method": row.name, "best place": place.best, "worst place": place.worst}
+    best, worst = place or (None, None)
+    line: dict[str, str | float | None] = {"method": row.name, "best place": best, "worst place": worst}
     for quality in row.qualities:
         sample = row.numbers[quality]
         line[quality] = sample.mean

@@ -13,6 +13,7 @@ from bench.core.text import FRACTION, Digits
 from bench.judge.comparison import paired
 from bench.judge.samples import Samples
 from bench.measure.metrics.shifts import ROTATED, TRANSLATED, area_key
+from bench.plan.freshness import NOT_RETRAINED
 from bench.plan.manifests import ApproachManifest
 from bench.show.inputs import Inputs
 from bench.show.numbers import REFUSED_FOR_RISK
@@ -67,6 +68,7 @@ class Row:
     costs: Mapping[str, float]  # by name, empty for another network
     qualities: Mapping[str, Quality] = field(default_factory=lambda: QUALITIES)  # of the task that it learnt
     sample: Callable[[str, str], Samples] = lambda _protocol, _metric: Samples()  # any metric of a protocol
+    is_ranked: bool = True  # not a model that was not retrained
 
     def by_seed(self, quality: str) -> Mapping[int, float]:
         """Return the numbers of a quality, by seed."""
@@ -78,7 +80,7 @@ class Row:
 
 
 def rows(inputs: Inputs, qualities: Mapping[str, Quality] = QUALITIES) -> list[Row]:
-    """Return the plain network, each recipe of each method, then the corrected recipes of the documents.
+    """Return the plain network, each recipe of each method, the documents' corrected recipes, models not retrained.
 
     Without a value of `RANKED`, a recipe has no row.
     """
@@ -87,8 +89,8 @@ def rows(inputs: Inputs, qualities: Mapping[str, Quality] = QUALITIES) -> list[R
     found = [_row(inputs, PLAIN, PLAIN_RECIPE, plain, qualities)]
     for name in methods.results.classifiers():
         found += [_row(methods, name, recipe, plain, qualities) for recipe in methods.results.recipes(name)]
-    others = [name for name in known.classifiers() if name != PLAIN and known.has_corrected(name)]
-    found += [_row(inputs, name, "corrected", (), qualities) for name in others]
+    others = [name for name in known.classifiers() if name != PLAIN and known.row_recipe(name) != "published"]
+    found += [_row(inputs, name, known.row_recipe(name), (), qualities) for name in others]
     return [row for row in found if row.numbers[RANKED].n]
 
 
@@ -97,7 +99,7 @@ def _row(inputs: Inputs, approach: str, recipe: str, plain: Sequence[Record], qu
     numbers = {name: sample(quality.protocol, quality.key) for name, quality in qualities.items()}
     records, entry = inputs.finished(approach, recipe), inputs.results.manifests.get(approach)
     costs = _costs(entry, records[0], plain[0]) if entry is not None and records and plain and plain[0].epochs else {}
-    return Row(label(approach, recipe), numbers, costs, qualities, sample)
+    return Row(label(approach, recipe), numbers, costs, qualities, sample, recipe != NOT_RETRAINED)
 
 
 def _costs(entry: ApproachManifest, record: Record, plain: Record) -> dict[str, float]:
@@ -111,7 +113,8 @@ def _costs(entry: ApproachManifest, record: Record, plain: Record) -> dict[str, 
 
 def label(approach: str, recipe: str) -> str:
     """Return the name of the row of an approach's recipe."""
-    return approach if recipe == "published" else f"{approach} {recipe.removeprefix('published+')}"
+    is_named = recipe in ("published", NOT_RETRAINED)  # by its approach alone
+    return approach if is_named else f"{approach} {recipe.removeprefix('published+')}"
 
 
 def half_width(values: Mapping[int, float]) -> float | None:

@@ -15,6 +15,7 @@ from bench.core.records import Record
 from bench.core.text import WHOLE, Digits, counted
 from bench.judge.samples import MissingValue, Samples, gather, metric
 from bench.measure.metrics.shifts import ROTATED, step_key
+from bench.plan.freshness import NOT_RETRAINED
 from bench.plan.recipes import profile
 from bench.show.inputs import Inputs
 from bench.show.row_numbers import (
@@ -53,12 +54,16 @@ class Network:
 
 @lru_cache(maxsize=1)  # two tables, a figure and sentences ask for it
 def networks(inputs: Inputs) -> list[Network]:
-    """Return the ordinary network, the same with a temperature, then the Bayesian ones, the surest of digits first."""
+    """Return the ordinary network, the same with a temperature, then the Bayesian ones, the surest of digits first.
+
+    Models that were not retrained come last; no sentence counts them.
+    """
     found = {name: _network(inputs, name, "corrected") for name in inputs.classifiers("corrected")}
     calibrated = _network(inputs.of("methods"), CALIBRATED, "published")
     first = [found.pop(PLAIN)] if PLAIN in found else []
     others = sorted(found.values(), key=lambda one: -(one.seeds[f"mnist/{SURE_OF}"].mean or 0))
-    every = [*first, calibrated, *others]
+    given = [_network(inputs, name, NOT_RETRAINED) for name in inputs.results.not_retrained]
+    every = [*first, calibrated, *others, *given]
     return [one for one in every if one.seeds[f"mnist/{SURE_OF}"].n]
 
 
@@ -79,6 +84,7 @@ def _network(inputs: Inputs, approach: str, recipe: str) -> Network:
     entry = inputs.results.manifests.get(approach)
     title = (entry.in_words if entry else "") or approach
     is_bayesian = approach not in (PLAIN, CALIBRATED) and (entry is None or entry.noise != "none")
+    is_bayesian &= recipe != NOT_RETRAINED
     return Network(approach, title, is_bayesian, {one: sample(one) for one in names} | stored)
 
 
