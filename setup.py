@@ -17,6 +17,7 @@ from setuptools.command.sdist import sdist
 
 TOP = Path(__file__).resolve().parent
 SHIPPED = (
+    "examples/conv_net.*",
     "datasets/*.toml",
     "datasets/mnist/*.gz",
     "datasets/fashion_mnist/*.gz",

@@ -1,7 +1,7 @@
 """bnn-uncertainty-bench: do the published numbers of Bayesian neural networks on MNIST hold?
 
-For a notebook: `fit`, `evaluate`, `score`, `records`, `predict`, `audit_torch` and `audit_pyro`: docs/your-approach.md.
-They are imported when they are first asked for, so that `import bench` itself costs nothing.
+For notebooks and approaches of one's own: the names in `__all__`, see docs/your-approach.md. They are imported when
+they are first asked for, so that `import bench` itself costs nothing.
 """
 
 from __future__ import annotations
@@ -13,13 +13,18 @@ from bench.core.version import VERSION
 
 if TYPE_CHECKING:
     from bench.api import evaluate, fit, predict, records
+    from bench.approach_tools import ModuleApproach, NetworkPosterior, load_state, loader, row_dropout, seeded, state_of
     from bench.run.scoring import score
     from elbo_audit import audit_pyro, audit_torch
 
 __version__ = VERSION
-__all__ = ["audit_pyro", "audit_torch", "evaluate", "fit", "predict", "records", "score"]
+__all__ = [
+    "ModuleApproach", "NetworkPosterior", "audit_pyro", "audit_torch", "evaluate", "fit", "load_state", "loader",
+    "predict", "records", "row_dropout", "score", "seeded", "state_of",
+]  # fmt: skip
 
 _MODULES = {
+    **dict.fromkeys(__all__, "bench.approach_tools"),
     **dict.fromkeys(("evaluate", "fit", "predict", "records"), "bench.api"),
     "score": "bench.run.scoring",
     **dict.fromkeys(("audit_pyro", "audit_torch"), "elbo_audit"),

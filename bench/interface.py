@@ -5,7 +5,7 @@ Shapes: N training rows, B rows of a block, S draws, K classes, D target dimensi
 An approach is a frozen dataclass of hyper-parameters whose defaults are the published values. Its `fit` returns a
 `Posterior`. The suite asks the posterior for predictions and computes every metric itself. An approach reads no clock,
 computes no metric, prints nothing and knows no path. It imports only this module, `bench.core.streams`,
-`bench.core.errors` and its own framework. The approaches of this suite also share `implementations._kernels`.
+`bench.core.errors` and its own framework; those of this suite also `implementations._kernels`, yours also `bench`.
 """
 
 from __future__ import annotations

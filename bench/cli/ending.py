@@ -9,14 +9,15 @@ from typing import TYPE_CHECKING
 
 from rich.text import Text
 
-from bench.cli.options import is_of_documents
+from bench.cli.options import USUAL, is_of_documents
 from bench.cli.reading import record_options
 from bench.core.text import counted, duration, one_line
 from bench.judge.stats.papers import PAPER
 from bench.plan.manifests import DOCUMENTS
 from bench.plan.recipes import profile
-from bench.plan.registry import group_of
+from bench.plan.registry import group_of, manifest, source_of
 from bench.run.progress import outcome_text
+from bench.show.with_baseline import MINE
 
 if TYPE_CHECKING:
     from bench.run.runner import Result
@@ -42,7 +43,9 @@ def ending(results: Sequence[Result], seconds: float, arguments: argparse.Namesp
     if not bad and is_wiring_check(arguments):
         return [Text(f"wiring fine: {len(results)} of {len(results)}, in {duration(seconds)}")]
     if not bad:
-        return [*lines, Text(f"next: {_command(*_shown_by(results, arguments), *records)}")]
+        rows = _own_rows(results, arguments)
+        theirs = ["--approach-path", arguments.approach_path] if rows and arguments.approach_path is not None else []
+        return [*lines, Text(f"next: {_command(*_shown_by(results, arguments, rows), *theirs, *records)}{rows}")]
     lines.append(Text(f"next: {_command('status', *_chosen(arguments), *records)} lists all"))
     again = {"failed", "out-of-time", "skipped"} & {result.outcome for result in bad}
     if again:
@@ -57,12 +60,24 @@ def has_document(results: Sequence[Result]) -> bool:
     return any(group_of(result.trained_run.approach) == DOCUMENTS for result in results)
 
 
-def _shown_by(results: Sequence[Result], arguments: argparse.Namespace) -> tuple[str, ...]:
-    """Return the command that shows the numbers of a run."""
+def _own_rows(results: Sequence[Result], arguments: argparse.Namespace) -> str:
+    """Return the names of the rows that the user's approaches have in the table that `_shown_by` names; '' for none."""
+    mark = MINE if all(getattr(arguments, name) == value for name, value in USUAL.items()) else ""
+    names = []
+    for run in (result.trained_run for result in results if source_of(result.trained_run.approach)):
+        entry = manifest(run.approach)
+        shown = ("corrected" if "corrected" in entry.recipes else "published", "common")
+        if entry.group == "methods" or (entry.task == "mnist" and (run.recipe, run.protocol) == shown):
+            names.append(f"{mark}{run.approach}")
+    return f" (row {', '.join(dict.fromkeys(names))})" if names else ""
+
+
+def _shown_by(results: Sequence[Result], arguments: argparse.Namespace, rows: str) -> tuple[str, ...]:
+    """Return the command that shows the numbers of a run; `rows`: see `_own_rows`."""
     if not is_of_documents(arguments):
         return ("table", "methods")
     if has_document(results):
-        return ("verdict",)
+        return ("table", "choice") if rows else ("verdict",)
     of_paper = any(group_of(result.trained_run.approach) == "paper" for result in results)
     return ("verdict", PAPER) if of_paper else ("table", "methods")
 

@@ -47,6 +47,7 @@ COMMANDS = {
     "figures": Command("bench.cli.figures:add", "draw the figures from the records"),
     "verdict": Command("bench.cli.verdict:add", "which reported numbers reproduce, and why; also a number of yours"),
     "ablation": Command("bench.cli.ablation:add", "what each correction changes, one at a time"),
+    "new": Command("bench.cli.new:add", "start an approach of your own: two files that pass every check"),
     "audit": Command("bench.cli.audit:add", "find known mistakes: documents, code (also yours), records, data"),
     "gate": Command("bench.cli.gate:add", "for CI: does the code still give the numbers of the baseline?"),
     "compare": Command("bench.cli.compare:add", "compare two results folders, paired by trained run and seed"),

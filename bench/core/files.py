@@ -97,7 +97,8 @@ def _check_way(folder: Path, below: Path | None, make: bool = False) -> None:
     if ".." in names:
         raise OSError(errno.EPERM, f"it lies outside {place}", str(folder))
     if make:
-        _make_folders(place)
+        for one in reversed([one for one in (place, *place.parents) if not one.exists()]):
+            _make_folder(one)
     for name in names:
         place = place / name
         if make:
@@ -106,11 +107,6 @@ def _check_way(folder: Path, below: Path | None, make: bool = False) -> None:
         if not stat.S_ISDIR(mode):
             kind = "a symbolic link" if stat.S_ISLNK(mode) else "not a folder"
             raise OSError(errno.ENOTDIR, f"'{name}' on the way is {kind}", str(folder))
-
-
-def _make_folders(folder: Path) -> None:
-    for one in reversed([one for one in (folder, *folder.parents) if not one.exists()]):
-        _make_folder(one)
 
 
 def _make_folder(folder: Path) -> None:

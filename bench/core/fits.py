@@ -20,7 +20,7 @@ from bench.core.records import (
     Versions,
     check_order,
 )
-from bench.core.store import Info, Store
+from bench.core.store import Store
 
 if TYPE_CHECKING:
     import torch
@@ -96,10 +96,5 @@ def read_posterior(
         StoreError: the machine is short of memory or of open files.
     """
     place = store.fit_path(fit_key, "posterior") if path is None else path
-    found = store.read_tensors(place, lambda info: is_posterior_of(info, fit_key))
+    found = store.read_tensors(place, lambda info: described(info, FitInfo).fit_key == fit_key)
     return None if found is None else (found[0], described(found[1], FitInfo))
-
-
-def is_posterior_of(info: Info, fit_key: str) -> bool:
-    """Return whether a stored posterior belongs to this fit; raises ValueError if `info` cannot be read."""
-    return described(info, FitInfo).fit_key == fit_key

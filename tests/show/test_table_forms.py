@@ -22,7 +22,7 @@ from bench.show.tables.registry import one_table
 from bench.show.tables.render import escape, markdown, render
 from bench.show.terminal import shown
 from tests.synthetic import record
-from tests.tables import Tables, small, small_accuracy
+from tests.tables import Tables, inputs, small, small_accuracy
 
 CLAIMS = load_claims()
 ABSENT = "-: no such number: no document reports it, or this protocol did not measure the recipe"
@@ -97,6 +97,8 @@ def test_the_summary_as_a_reader_sees_it():
         "notes: python -m bench table accuracy",
         "2 of 2 reported numbers are measured; 0 give the digits that the document prints.",
     ]
+    own = inputs([record("uniform", protocol="common", metrics={"mnist/accuracy": 0.1})])
+    assert summary(own, more="more").splitlines()[-1] == "notes: more"  # no document reports a number of it
 
 
 # rendering

@@ -21,18 +21,19 @@ def summary(inputs: Inputs, more: str = "") -> str:
     """Return the table of accuracies for the screen.
 
     `more`: the command that shows the notes. If it is given, as at the end of a run, the notes and the rows of
-    approaches without records are left out.
+    approaches without records are left out, and the last line if no document reports a number of one that ran.
     """
     table = inputs.with_baseline.marked(ACCURACY.make(inputs))
     notes = [f"notes: {more}"] if more else notes_of(table)
+    ran = {record.approach for record in inputs.results.records}
     if more:
-        ran = {record.approach for record in inputs.results.records}
         table = replace(table, rows=tuple(row for row in table.rows if str(row[0]).partition(" + ")[0] in ran))
     means = [(row.claim, row.sample.mean) for row in inputs.rows if row.sample.mean is not None]
     inside = sum(mean in print_interval(claim) for claim, mean in means)
     measured = f"{len(means)} of {len(inputs.rows)} reported numbers are measured"
-    last = f"{measured}; {inside} give the digits that the document prints."
-    return shown(table.title, "", _narrowed(table), "", table.conditions, *notes, last)
+    if not more or any(row.claim.approach in ran for row in inputs.rows):
+        notes.append(f"{measured}; {inside} give the digits that the document prints.")
+    return shown(table.title, "", _narrowed(table), "", table.conditions, *notes)
 
 
 def _narrowed(table: Table) -> Table:
