@@ -107,6 +107,12 @@ def test_an_impossible_label_leaves_the_other_numbers(tmp_path):
     record = stored(tmp_path)["common"]
     assert record.missing["mnist/nll"].kind == "label-impossible"
     assert 0 < record.metrics["mnist/accuracy"] < 0.5
+    Store(tmp_path).write(structs.replace(record, profile="full"))
+    (row,) = (
+        Inputs(tmp_path, baseline=RESULTS).only_own(one_table(Inputs(tmp_path, baseline=RESULTS), "methods")).texts()
+    )
+    assert row[:2] == ["mine: zero (not retrained)", "unranked"]
+    assert row[3] == "n/a"
 
 
 @pytest.mark.parametrize(

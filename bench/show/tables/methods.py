@@ -5,6 +5,7 @@ Two methods have different ranks only if their seeds tell them apart.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 
 from bench.core.text import THREE
@@ -57,7 +58,7 @@ def _table(inputs: Inputs, qualities: Mapping[str, Quality], digits: Sequence[Ro
     """Return the table of the methods that learnt digits, or of those that learnt clothes, beside `digits`."""
     given, methods = rows(inputs, qualities), inputs.of("methods").results
     notes = [] if digits is None else [order_sentence(digits, given)]
-    found = sorted(given, key=lambda row: row.mean(RANKED))
+    found = sorted(given, key=lambda row: row.mean(RANKED) if row.numbers[RANKED].n else math.inf)
     ranked = places({row.name: row.by_seed(RANKED) for row in found if row.is_ranked}, is_higher_better=False)
     is_of_digits = qualities is QUALITIES
     caption = (
@@ -111,13 +112,13 @@ def _entries(row: Row, place: Rank | None) -> list[Entry]:
         Linked(THREE.text(row.costs[name]), sources) if name in row.costs else Missing(NO_COST) for name in COSTS
     ]
     rank = Missing(NO_PLACE, sources) if place is None else str(place)
-    return [row.name, rank, *qualities, *costs, str(row.numbers[RANKED].n)]
+    return [row.name, rank, *qualities, *costs, str(row.numbers["accuracy"].n)]
 
 
 def _quality(row: Row, name: str) -> Entry:
     sample, digits = row.numbers[name], row.qualities[name].digits
     if not sample.n:
-        return Missing(NO_NUMBER if sample.sources else NO_SHIFT, sample.sources)
+        return Missing((sample.missing_value or NO_NUMBER) if sample.sources else NO_SHIFT, sample.sources)
     text, half = digits.text(row.mean(name)), half_width(sample.by_seed)
     return Linked(text if half is None else f"{text} +- {digits.text(half)}", sample.sources)
 

@@ -82,7 +82,7 @@ class Row:
 def rows(inputs: Inputs, qualities: Mapping[str, Quality] = QUALITIES) -> list[Row]:
     """Return the plain network, each recipe of each method, the documents' corrected recipes, models not retrained.
 
-    Without a value of `RANKED`, a recipe has no row.
+    Without a value of `RANKED`, a recipe has no row, but a model that was not retrained has.
     """
     methods, plain = inputs.of("methods"), inputs.finished(PLAIN, PLAIN_RECIPE)
     known = inputs.results
@@ -91,7 +91,7 @@ def rows(inputs: Inputs, qualities: Mapping[str, Quality] = QUALITIES) -> list[R
         found += [_row(methods, name, recipe, plain, qualities) for recipe in methods.results.recipes(name)]
     others = [name for name in known.classifiers() if name != PLAIN and known.row_recipe(name) != "published"]
     found += [_row(inputs, name, known.row_recipe(name), (), qualities) for name in others]
-    return [row for row in found if row.numbers[RANKED].n]
+    return [row for row in found if row.numbers[RANKED].n or (not row.is_ranked and row.numbers["accuracy"].n)]
 
 
 def _row(inputs: Inputs, approach: str, recipe: str, plain: Sequence[Record], qualities: Mapping[str, Quality]) -> Row:
