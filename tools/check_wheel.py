@@ -41,6 +41,8 @@ COMMANDS = (
     "audit --rules",
     "audit records",
     "compare R R",
+    "new my_cnn",
+    "run my_cnn --approach-path . --profile smoke --results R --quiet",
 )
 REFUSED = (
     "table --write",
