@@ -109,8 +109,8 @@ def test_a_sealed_record_with_an_impossible_field_is_not_read(tmp_path, changes)
     records, problems = store.all_records()
     assert records == []
     (problem,) = problems
-    told = f"{next(iter(changes))}|allowed are numbers|surrogate"
-    assert re.search(f"does not have the fields of this version.*({told})|out of range", problem.reason)
+    answer = f"{next(iter(changes))}|allowed are numbers|surrogate"
+    assert re.search(f"does not have the fields of this version.*({answer})|out of range", problem.reason)
     assert "\n" not in problem.reason
 
 

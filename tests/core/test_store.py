@@ -224,3 +224,23 @@ def test_a_line_begins_with_the_hash_of_the_rest():
     """`printf '{"schema":3}' | sha256sum` gives the hash."""
     hashed = "dff5301227e85f41ec2776b60d699f43920caefa2928d292d6ad4944296005d8"
     assert seal({"schema": 3}) == f'{{"sha256":"{hashed}","schema":3}}\n'.encode()
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [lambda content: b"", lambda content: content[:-1], lambda content: content + b"\0", lambda content: b"\xff" * 64],
+    ids=["empty", "cut", "longer", "no header"],
+)
+def test_a_fit_that_has_not_its_length_is_not_kept(tmp_path, damage):
+    """So `plan` does not take the training for done, whose posterior `run` cannot read."""
+    store, key = Store(tmp_path), "d" * 64
+    assert not store.has_fit(key)
+    path = store.fit_path(key, "posterior")
+    store.write_tensors(path, {"mu": torch.zeros(3)}, {})
+    assert store.has_fit(key)
+    path.write_bytes(damage(path.read_bytes()))
+    assert not store.has_fit(key)
+    assert store.read_tensors(path) is None
+    path.unlink()
+    path.symlink_to(tmp_path / "elsewhere")
+    assert not store.has_fit(key)

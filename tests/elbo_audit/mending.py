@@ -14,16 +14,16 @@ from elbo_audit.objective import Objective
 class Mended(Objective):
     """An objective whose loss has the factors and the further terms that a report advises."""
 
-    def __init__(self, case, told):
+    def __init__(self, case, answer):
         vars(self).update(vars(case.objective))  # shapes, batches and terms
         self.inner, self.case, self.base = case.objective, case, case.objective.parameters
         self.is_divisible = False  # the weight of the data is that of this number of rows
-        self.data_weight = told["numbers"].get("data_weight", 1.0)
+        self.data_weight = answer["numbers"].get("data_weight", 1.0)
         steps = case.n_batches or case.n_train / case.objective.batch_size
         self.step = self.data_weight / steps
-        self.prior = case.prior_std or told["numbers"].get("prior_std", 1.0)
+        self.prior = case.prior_std or answer["numbers"].get("prior_std", 1.0)
         self.factors, self.entropies, self.terms_to_add = {}, {}, []
-        for entry in told["advice"]:
+        for entry in answer["advice"]:
             kept = self.entropies if entry["part"] == "entropy" else self.factors
             for name, factor in entry["multiply"].items():
                 kept[name] = kept.get(name, 1.0) * factor
@@ -99,11 +99,11 @@ class Mended(Objective):
         return self.inner.moved(other)
 
 
-def audited_again(audit, arguments, told):
+def audited_again(audit, arguments, answer):
     """Audit with the loss that follows the advice of `told`: a report's `to_dict()`, and those of earlier rounds."""
 
     def apply(case, training=None):
-        for report in told:
+        for report in answer:
             case = dataclasses.replace(case, objective=Mended(case, report))
         return apply_rules(case, training)
 
@@ -111,14 +111,14 @@ def audited_again(audit, arguments, told):
         return audit(**arguments)
 
 
-def has_factors(told):
+def has_factors(answer):
     """Return whether any advice has a factor or a term."""
-    return any(entry["multiply"] or entry["add"] for entry in told["advice"])
+    return any(entry["multiply"] or entry["add"] for entry in answer["advice"])
 
 
-def is_followed(told, again):
+def is_followed(answer, again):
     """Return whether the rules whose advice was followed no longer fail, and the KL counts once."""
-    rules = {entry["rule"] for entry in told["advice"] if entry["multiply"] or entry["add"]}
+    rules = {entry["rule"] for entry in answer["advice"] if entry["multiply"] or entry["add"]}
     weights = [*again.kl_weights.values(), again.numbers.get("kl_per_epoch", 1.0)]
     # tolerance: the audit's own, of a twentieth; a factor that was measured with the same noise leaves rounding
     once = all(math.isclose(weight, 1.0, rel_tol=0.05) for weight in weights)

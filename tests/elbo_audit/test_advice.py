@@ -19,13 +19,13 @@ ROUNDS = 3  # a group of few numbers is judged once the others are mended
 def follow(audit, arguments):
     """Audit, follow the advice while it has factors, and audit again; return the first report and the last."""
     torch.manual_seed(0)
-    told = [json.loads(json.dumps(audit(**arguments).to_dict()))]  # nothing but what JSON holds
+    answer = [json.loads(json.dumps(audit(**arguments).to_dict()))]  # nothing but what JSON holds
     again = None
-    while has_factors(told[-1]) and len(told) <= ROUNDS:
+    while has_factors(answer[-1]) and len(answer) <= ROUNDS:
         torch.manual_seed(0)
-        again = audited_again(audit, arguments, told)
-        told.append(json.loads(json.dumps(again.to_dict())))
-    return told[0], again
+        again = audited_again(audit, arguments, answer)
+        answer.append(json.loads(json.dumps(again.to_dict())))
+    return answer[0], again
 
 
 @pytest.mark.filterwarnings("ignore:The Tensor default of the field:FutureWarning")  # of a library's import
@@ -34,10 +34,10 @@ def test_advice_mends_what_was_planted_or_has_no_factor(style, fault):
     with torch.random.fork_rng(), _own_store(style):
         objective = style.build(sizes(style.name), fault)
         audit = elbo_audit.audit_pyro if objective.pyro else elbo_audit.audit_torch
-        told, again = follow(audit, objective.arguments)
-    assert again is None or is_followed(told, again), f"{told['advice']}\n{again}"
-    if set(objective.expected.fails) & {"kl-scale", "kl-sign"} and not told["ok"] and again is None:
-        assert "no factor" in str(told["advice"]) or told["numbers"].get("kl_per_epoch") is None
+        answer, again = follow(audit, objective.arguments)
+    assert again is None or is_followed(answer, again), f"{answer['advice']}\n{again}"
+    if set(objective.expected.fails) & {"kl-scale", "kl-sign"} and not answer["ok"] and again is None:
+        assert "no factor" in str(answer["advice"]) or answer["numbers"].get("kl_per_epoch") is None
 
 
 def of_model(change):
@@ -99,20 +99,20 @@ def arguments_of(case):
 
 @pytest.mark.parametrize("name", MENDED)
 def test_advice_that_is_followed_gives_a_weight_of_one(name):
-    told, again = follow(elbo_audit.audit_torch, arguments_of(MENDED[name]))
-    assert not told["ok"]
-    assert again is not None, told["advice"]
-    assert is_followed(told, again), f"{told['advice']}\n{again}"
+    answer, again = follow(elbo_audit.audit_torch, arguments_of(MENDED[name]))
+    assert not answer["ok"]
+    assert again is not None, answer["advice"]
+    assert is_followed(answer, again), f"{answer['advice']}\n{again}"
     assert again.ok, str(again)
 
 
 @pytest.mark.parametrize("name", NO_FACTOR)
 def test_what_no_factor_mends_has_none(name):
-    told, again = follow(elbo_audit.audit_torch, arguments_of(NO_FACTOR[name]))
-    assert not told["ok"]
+    answer, again = follow(elbo_audit.audit_torch, arguments_of(NO_FACTOR[name]))
+    assert not answer["ok"]
     assert again is None
     if "likelihood" not in name:
-        assert "no factor" in told["advice"][0]["text"]
+        assert "no factor" in answer["advice"][0]["text"]
 
 
 def test_a_factor_has_an_interval_that_holds_it():

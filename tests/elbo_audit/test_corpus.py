@@ -16,8 +16,8 @@ FAST = (  # a few seconds
 
 @pytest.mark.parametrize(("style", "fault"), [case for case in plan() if case[0].name in FAST])
 def test_a_user_is_told_what_should_be_told(style, fault):
-    cell, objective, told = judged(style, fault)
-    assert cell in GOOD, f"{cell}: {objective.expected}\n{told.text}"
+    cell, objective, answer = judged(style, fault)
+    assert cell in GOOD, f"{cell}: {objective.expected}\n{answer.text}"
 
 
 def test_the_notes_are_of_mistakes_that_a_style_can_have():

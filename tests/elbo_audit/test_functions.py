@@ -28,12 +28,12 @@ def audit(loss=None, values=None, given=None, n_train=N_TRAIN, **options):
 
 def test_numpy_alone_is_enough():
     done = subprocess.run([sys.executable, quadratic.__file__], capture_output=True, text=True, check=True)
-    told = json.loads(done.stdout)
+    answer = json.loads(done.stdout)
     # Loss and gradient are exact in float64, and so are weight, prior and the data's weight but for rounding.
-    assert told["numbers"] == pytest.approx({"data_weight": 1.0, "kl_per_epoch": 3.0, "prior_std": 1.0}, rel=EXACT)
-    assert told["fails"] == ["kl-scale"]
-    assert "multiply the KL by 0.333" in told["text"]
-    assert told["refused"] == [  # and a star imports every name
+    assert answer["numbers"] == pytest.approx({"data_weight": 1.0, "kl_per_epoch": 3.0, "prior_std": 1.0}, rel=EXACT)
+    assert answer["fails"] == ["kl-scale"]
+    assert "multiply the KL by 0.333" in answer["text"]
+    assert answer["refused"] == [  # and a star imports every name
         "audit_jax needs jax: pip install jax",
         "audit_numpyro needs jax: pip install jax",
         "audit_prediction needs torch: pip install torch",

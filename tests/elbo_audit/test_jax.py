@@ -129,16 +129,16 @@ def test_a_cut_gradient_and_repeated_noise_are_named_in_jax_words():
     def one_key(term):
         return lambda parameters, batch, key: term(parameters, batch, jax.random.PRNGKey(0))
 
-    told = audit(cut).of("detached-gradient")
-    assert told.outcome == "fails"
-    assert "remove stop_gradient between parameter and loss" in told.words()
-    told = audit(
+    answer = audit(cut).of("detached-gradient")
+    assert answer.outcome == "fails"
+    assert "remove stop_gradient between parameter and loss" in answer.words()
+    answer = audit(
         lambda parameters, batch, key: one_key(nll)(parameters, batch, key) + kl(parameters) / 10, nll=one_key(nll)
     ).of("repeated-noise")
-    assert told.outcome == "fails"
-    assert "split a new key for each step" in told.words()
+    assert answer.outcome == "fails"
+    assert "split a new key for each step" in answer.words()
     for word in ("detach()", "no_grad", "torch", "seed once"):
-        assert word not in str(audit(cut)) + told.words()
+        assert word not in str(audit(cut)) + answer.words()
 
 
 def elbo(parameters, batch, key):

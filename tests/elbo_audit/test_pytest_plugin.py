@@ -63,6 +63,6 @@ def test_a_report_that_is_not_ok_fails_the_test_with_its_first_line(tmp_path):
     assert "Traceback" not in ended.stdout
     assert "10 times" in ended.stdout
     summary = [line for line in ended.stdout.splitlines() if line.startswith("FAILED")]
-    told = {line.split("::")[1].split(" - ")[0]: line for line in summary}
-    assert set(told) == {"test_wrong", "test_unseen", "test_a_failure_is_not_allowed"}
-    assert "KL not judged" in told["test_unseen"]
+    answer = {line.split("::")[1].split(" - ")[0]: line for line in summary}
+    assert set(answer) == {"test_wrong", "test_unseen", "test_a_failure_is_not_allowed"}
+    assert "KL not judged" in answer["test_unseen"]

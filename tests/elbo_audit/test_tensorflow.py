@@ -112,9 +112,9 @@ def test_a_cut_gradient_is_named_in_tensorflows_words_and_the_number_of_batches_
     def audit(term, **options):
         return audit_tensorflow(term, model.trainable_variables, BATCHES, N, nll=nll, model=model, **options)
 
-    told = audit(cut).of("detached-gradient")
-    assert told.outcome == "fails"
-    assert "remove tf.stop_gradient between parameter and loss" in told.words()
+    answer = audit(cut).of("detached-gradient")
+    assert answer.outcome == "fails"
+    assert "remove tf.stop_gradient between parameter and loss" in answer.words()
     with pytest.raises(AuditError, match="n_batches is 12"):
         audit(loss, n_batches=12)
 

@@ -38,9 +38,9 @@ def main(arguments: list[str]) -> int:
 
 
 def _audit(case: Case) -> None:
-    from tests.elbo_audit_field.running import told
+    from tests.elbo_audit_field.running import answer
 
-    found = told(case)
+    found = answer(case)
     truth = "right" if case.right else case.mistake
     kl = "" if found.kl is None else f"{found.kl:.4g}"
     csv.writer(sys.stdout, lineterminator="\n").writerow(

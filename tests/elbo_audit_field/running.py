@@ -28,7 +28,7 @@ UNSEEN = ("wrong-likelihood", "kl-scale", "variance-as-std", "detached-gradient"
 """Rules of which one must be `not measured` where a mistake is not seen, else the case counts as passed by mistake."""
 
 
-class Told(NamedTuple):
+class Answer(NamedTuple):
     """What the audit said of a case."""
 
     cell: str  # right: passes, false failure; wrong: named, another cause, not measured, missed
@@ -37,7 +37,7 @@ class Told(NamedTuple):
     text: str
 
 
-def told(case: Case) -> Told:
+def answer(case: Case) -> Answer:
     """Build a case and audit it. An error that refuses its arguments in one line measures nothing."""
     arguments = case()
     if case.framework == "jax" and (kl := arguments.get("kl")) is not None:
@@ -47,7 +47,7 @@ def told(case: Case) -> Told:
             warnings.simplefilter("ignore")  # of the frameworks
             report = getattr(elbo_audit, AUDITS[case.framework])(**arguments)
     except elbo_audit.AuditError as error:
-        return Told("false failure" if case.right else "not measured", "refused", None, str(error))
+        return Answer("false failure" if case.right else "not measured", "refused", None, str(error))
     advice = [(str(entry["rule"]), str(entry["cause"])) for entry in report.advice]
     unseen = any(finding.rule in UNSEEN and finding.outcome == "not measured" for finding in report.findings)
     if case.right:
@@ -58,7 +58,7 @@ def told(case: Case) -> Told:
         cell = "another cause"
     else:
         cell = "not measured" if unseen else "missed"
-    return Told(
+    return Answer(
         cell, " ".join(f"{rule}:{cause}" for rule, cause in advice), report.numbers.get("kl_per_epoch"), str(report)
     )
 

@@ -87,15 +87,15 @@ def test_other_conditions_are_named(tmp_path, capsys):
     changed = {"cpu": "another", "threads": 1, "versions": {"torch": "9"}}
     folder(tmp_path / "b", {0: 0.5, 1: 0.6}, device="cuda", provenance=changed, timings={"batched": 2})
     _, found = compared(capsys, tmp_path)
-    told = " | ".join(found["conditions"])
+    answer = " | ".join(found["conditions"])
     for words in (
         "device: cpu and cuda",
         "cpu differs in 2 of 2",
         "threads",
         "versions of packages differ: mxnet, python, torch",
     ):
-        assert words in told
-    assert "trained together" in told
+        assert words in answer
+    assert "trained together" in answer
 
 
 def test_a_folder_of_several_conditions_needs_a_choice(tmp_path, capsys):
@@ -176,10 +176,10 @@ def test_other_profiles_say_which_amounts_are_not_the_same(tmp_path, capsys):
     folder(tmp_path / "a", {0: 0.5, 1: 0.6}, profile="epoch1")
     folder(tmp_path / "b", {0: 0.5, 1: 0.6})
     _, found = compared(capsys, tmp_path)
-    told = " | ".join(found["conditions"])
-    assert "profile: epoch1 and full" in told
+    answer = " | ".join(found["conditions"])
+    assert "profile: epoch1 and full" in answer
     assert (
-        "epochs 1 and all, draws of the common protocol 30 and 100, rows of the common protocol 2,000 and all" in told
+        "epochs 1 and all, draws of the common protocol 30 and 100, rows of the common protocol 2,000 and all" in answer
     )
 
 

@@ -140,10 +140,10 @@ def test_one_draw_alone_is_not_the_mean_of_the_draws():
 
 def test_a_derived_metric_of_a_real_fit_agrees_with_its_record(store):
     """Numbers that the record has too are equal: same draws, same rows, same order of sums."""
-    told = []
+    answer = []
     (record,), _ = store.all_records()
-    assert read_missing(ablation("linear_bbb"), [record], store, None, told.append) == []
-    assert told == ["derived metric linear_bbb published, seed 0"]
+    assert read_missing(ablation("linear_bbb"), [record], store, None, answer.append) == []
+    assert answer == ["derived metric linear_bbb published, seed 0"]
     (derived,), problems = read_all(store)
     assert not problems
     assert derived.fit_key == record.fit_key
@@ -167,9 +167,9 @@ def test_a_derived_metric_of_a_real_fit_agrees_with_its_record(store):
 def test_what_is_read_is_not_read_again_and_a_broken_file_is_named(store):
     records, _ = store.all_records()
     read_missing(ablation("linear_bbb"), records, store, None, lambda text: None)
-    told = []
-    assert read_missing(ablation("linear_bbb"), records, store, None, told.append) == []
-    assert told == []
+    answer = []
+    assert read_missing(ablation("linear_bbb"), records, store, None, answer.append) == []
+    assert answer == []
     (path,) = (store.root / "derived_metrics").glob("*/*.json")
     text = path.read_text()
     path.write_text(text.replace('"seed":0', '"seed":1'))

@@ -272,9 +272,9 @@ def test_the_report_is_printed_before_files_are_written(tmp_path, monkeypatch, c
     path, _, _, _ = folders(tmp_path)
     monkeypatch.setattr("bench.cli.gate.write_atomically", full)
     assert command(tmp_path, path, "--junit", str(tmp_path / "gate.xml")) == USAGE
-    told = capsys.readouterr()
-    assert "gate passed" in told.out
-    assert "No space left" in told.err
+    answer = capsys.readouterr()
+    assert "gate passed" in answer.out
+    assert "No space left" in answer.err
 
 
 def test_a_reason_with_control_characters(tmp_path, capsys):

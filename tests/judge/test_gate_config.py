@@ -201,15 +201,15 @@ def test_all_mistakes_are_told_at_once(tmp_path):
     path.write_text(text)
     with pytest.raises(ConfigError) as caught:
         load_gate(path)
-    told = str(caught.value)
-    assert told.count(str(path)) == 1
+    answer = str(caught.value)
+    assert answer.count(str(path)) == 1
     for words in (
         *("unknown profile 'epoch2'", "alpha: 1.5 given", "did you mean 'limit_s'", "fresh seed 1000 appears twice"),
         *("mlp/corect/common: unknown recipe of mlp 'corect'", "gated #2.metrics #1.margin: -1 given"),
         *("unknown approach 'toy_bb'", "toy_bb/published/common asks for 4 seeds; give at most 2"),
     ):
-        assert words in told
-    assert told.count("; also: ") == len(wrong) - 1
+        assert words in answer
+    assert answer.count("; also: ") == len(wrong) - 1
 
 
 def test_a_value_of_another_type_hides_no_wrong_name_and_adds_none(tmp_path):
@@ -233,8 +233,8 @@ def test_a_number_that_the_method_does_not_have_is_counted_apart(tmp_path, capsy
     assert name in apart
     assert "it has no mean network" in json.dumps(found)
     assert command(tmp_path, path, "--junit", str(tmp_path / "gate.xml")) == 0
-    told = " ".join(capsys.readouterr().out.split())
-    assert f"gate passed: 5 pass, {len(apart)} not applicable" in told
+    answer = " ".join(capsys.readouterr().out.split())
+    assert f"gate passed: 5 pass, {len(apart)} not applicable" in answer
     suite = ET.parse(tmp_path / "gate.xml").getroot()
     assert suite.get("skipped") == str(len(suite.findall("testcase/skipped"))) == str(len(apart))
 

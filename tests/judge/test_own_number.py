@@ -152,9 +152,9 @@ def test_bad_input_is_one_line(changes, message):
 def test_the_images_of_a_share_are_known(key, protocol, split):
     """Near 0 and 1, a share of few images is judged on the logit scale, which needs their number."""
     records = [record("mlp", protocol=protocol, seed=seed, metrics={key: 0.02 + 0.01 * z}) for seed, z in enumerate(Z)]
-    told = judge_own(OwnNumber("mlp", key, "0.09", protocol=protocol, margin=0.02), results(records), CLAIMS)
-    assert told.verdict.claim.split == split
-    assert (scale_of(told.verdict.claim).name == "logit") == (split in ("100 images", "1000 images"))
+    answer = judge_own(OwnNumber("mlp", key, "0.09", protocol=protocol, margin=0.02), results(records), CLAIMS)
+    assert answer.verdict.claim.split == split
+    assert (scale_of(answer.verdict.claim).name == "logit") == (split in ("100 images", "1000 images"))
 
 
 def test_a_metric_of_several_places_must_be_given_whole():
@@ -179,11 +179,15 @@ def with_error(seed, error, rest):
 def test_a_number_of_the_paper_is_judged_on_test_images_with_the_margin_of_its_table():
     found = results([with_error(seed, 0.0175 + 0.0002 * z, rest=0.02 + 0.0002 * z) for seed, z in enumerate(Z)])
     claims = [*CLAIMS, *claims_by_interpretation(paper_claims(load_papers()))]
-    told = judge_own(OwnNumber("blundell_bbb", "error", ".0175"), found, claims)
+    answer = judge_own(OwnNumber("blundell_bbb", "error", ".0175"), found, claims)
     # half-width 2.776 * .0002 * sqrt(1.2) = .0006, margin .001
-    assert (told.key, told.verdict.outcome, told.verdict.claim.margin) == ("mnist/test10k/error", CONFIRMED, 0.001)
-    assert told.verdict.sample.mean == pytest.approx(0.0175)
-    after_150 = next(one for one in told.against.found if one.alternative.recipe == "published+epochs-150")
+    assert (answer.key, answer.verdict.outcome, answer.verdict.claim.margin) == (
+        "mnist/test10k/error",
+        CONFIRMED,
+        0.001,
+    )
+    assert answer.verdict.sample.mean == pytest.approx(0.0175)
+    after_150 = next(one for one in answer.against.found if one.alternative.recipe == "published+epochs-150")
     assert after_150.measured.mean == pytest.approx(0.02)  # read from the records of the longer fits
     with pytest.raises(ConfigError, match="is not a possible error; give a number from 0 to 1"):
         judge_own(OwnNumber("blundell_bbb", "error", "1.75"), found, claims)
@@ -212,8 +216,12 @@ def test_the_command(tmp_path, capsys):
     assert main([*place, "--metric", "accuracy", "--reported", ".980"]) == 0
     assert "against what? " in capsys.readouterr().out
     assert main([*place, "--metric", "accuracy", "--reported", ".980", "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert (told["verdict"], told["key"], told["alternatives"][0]["finding"]) == (CONFIRMED, ACCURACY, FAR_OUTSIDE)
+    answer = json.loads(capsys.readouterr().out)
+    assert (answer["verdict"], answer["key"], answer["alternatives"][0]["finding"]) == (
+        CONFIRMED,
+        ACCURACY,
+        FAR_OUTSIDE,
+    )
     for wrong in (
         ["--metric", "accuracy"],
         ["--metric", "accuracy", "--reported", ".98", "--margin", "-1"],

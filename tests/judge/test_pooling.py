@@ -73,12 +73,12 @@ def accuracies(recipe, mean, approach="mlp", key="mnist/test10k/accuracy", **cha
 
 def test_a_users_number_is_judged_by_the_seeds_of_all_recipes_and_shows_its_own():
     found = results(accuracies("published", 0.98), accuracies("corrected", 0.99), accuracies("other", 0.95, "uniform"))
-    told = judge_own(OwnNumber("mlp", "accuracy", ".9800"), found, CLAIMS)
-    assert told.verdict.on_scale.spread == (close(0.001), 8)
-    text = " ".join(own_text(told, 80).split())
+    answer = judge_own(OwnNumber("mlp", "accuracy", ".9800"), found, CLAIMS)
+    assert answer.verdict.on_scale.spread == (close(0.001), 8)
+    text = " ".join(own_text(answer, 80).split())
     assert "pooled? yes, Bartlett's test over 2 recipes, p = 1.00: s = 0.001 with 8 degrees of freedom counts;" in text
-    assert own_json(told)["pooled"]["counts"]
-    assert own_json(told)["own_p"] == 1
+    assert own_json(answer)["pooled"]["counts"]
+    assert own_json(answer)["own_p"] == 1
 
 
 def test_end_results_are_pooled_over_recipes_by_the_published_protocol_and_say_so():

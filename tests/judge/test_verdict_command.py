@@ -55,23 +55,23 @@ def test_a_damaged_record_stands_in_for_its_seed(tmp_path, capsys):
     place = ["--profile", "epoch1", "--results", str(tmp_path), "--json"]
     asked = ["verdict", "feldman2018.bbb.epoch01.test_loss", *place]
 
-    def told():
+    def answer():
         code = main(asked)
         (found,) = json.loads(capsys.readouterr().out)
         return code, found["n"], found["verdict"], found["missing value"]
 
-    assert told() == (0, 8, CONFIRMED, None)
+    assert answer() == (0, 8, CONFIRMED, None)
     broken = sorted(folder.iterdir())[3]
     whole = broken.read_bytes()
     broken.write_bytes(whole[:500])
-    *found, missing_value = told()
+    *found, missing_value = answer()
     assert found == [INCOMPLETE, 7, TOO_FEW]
     assert broken.name in missing_value
     # a readable record of the same seed counts instead, and no note speaks of an older record
     again = folder / f"published__published__epoch1__seed{broken.name.partition('seed')[2][0]}__ffffffff.json"
     broken.rename(again)
     broken.write_bytes(whole)
-    assert told() == (INCOMPLETE, 8, CONFIRMED, None)
+    assert answer() == (INCOMPLETE, 8, CONFIRMED, None)
     assert main(["verdict", *asked[1:-1]]) == INCOMPLETE
     assert "left out" not in capsys.readouterr().out
     (folder / broken.name).unlink()
@@ -79,7 +79,7 @@ def test_a_damaged_record_stands_in_for_its_seed(tmp_path, capsys):
     # a file of another profile, or whose name is not a record's, does not count for any seed
     for name in ("published__published__full__seed3__00000000.json", "notes.json"):
         broken.rename(folder / name)
-        code, n, _, missing_value = told()
+        code, n, _, missing_value = answer()
         assert (code, n, missing_value) == (INCOMPLETE, 7, None)
         broken = folder / name
 

@@ -80,8 +80,8 @@ def test_a_page_for_maintainers_is_one_screen(name):
 def test_files_are_few_and_no_file_of_code_is_long():
     if not (TOP / ".git").exists() or not shutil.which("git"):
         pytest.skip("what is committed can be asked only in a clone, by git")
-    told = subprocess.run(["git", "ls-files"], cwd=TOP, capture_output=True, text=True, check=True).stdout
-    names = [name for name in told.splitlines() if (TOP / name).is_file()]
+    answer = subprocess.run(["git", "ls-files"], cwd=TOP, capture_output=True, text=True, check=True).stdout
+    names = [name for name in answer.splitlines() if (TOP / name).is_file()]
     assert 0 < len(names) <= MOST_FILES, f"{len(names)} files: merge small ones that share a subject"
     lines = {name: len((TOP / name).read_text(encoding="utf-8").splitlines()) for name in names if name.endswith(".py")}
     assert lines

@@ -112,13 +112,13 @@ def collected_by_hand():
 def test_garbage_is_collected_after_long_epochs_and_before_measuring(
     event, wait_s, is_tidied, monkeypatch, collected_by_hand
 ):
-    now, told = [0.0], []
+    now, answer = [0.0], []
     monkeypatch.setattr(child.time, "monotonic", lambda: now[0])
-    tell = child._tidying(told.append)
+    tell = child._tidying(answer.append)
     garbage = cycle()
     now[0] += wait_s
     tell(event)
-    assert told == [event]
+    assert answer == [event]
     assert (garbage() is None) == is_tidied
 
 

@@ -155,9 +155,9 @@ def test_a_scheduler_that_dies_and_a_connection_that_cannot_be_made_end_a_run_in
         with subprocess.Popen(command, **pipes) as runs:
             assert any('"start"' in line for line in runs.stdout)
             process.kill()
-            told, said = runs.communicate(timeout=PATIENCE_S)
-    assert told, said
-    assert (told.splitlines()[-1], runs.returncode) == ("2", 2)
+            answer, said = runs.communicate(timeout=PATIENCE_S)
+    assert answer, said
+    assert (answer.splitlines()[-1], runs.returncode) == ("2", 2)
     died, unreached = said.splitlines()
     assert died == "error: the Dask scheduler does not answer any more; the same command goes on where it stopped"
     assert unreached.startswith("error: tls://127.0.0.1:9 needs a certificate; ")

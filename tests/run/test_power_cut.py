@@ -48,7 +48,7 @@ class Disk:
         for name in self._real:
             monkeypatch.setattr(os, name, getattr(self, f"_{name}"))
 
-    def told(self, event):
+    def answer(self, event):
         if isinstance(event, Recorded):
             self.steps.append(Step("told", ""))
 
@@ -143,7 +143,7 @@ def test_a_rename_before_the_sync_would_be_seen():
 def test_after_a_power_cut_at_any_point_every_file_is_the_old_or_the_new_one(tmp_path, monkeypatch):
     with monkeypatch.context() as patch:
         disk = Disk(tmp_path / "run", patch)
-        work(TRAINED_RUNS, options(disk.root), disk.told)
+        work(TRAINED_RUNS, options(disk.root), disk.answer)
     versions = defaultdict(set)
     for step in disk.steps:
         if step.kind == "renamed":

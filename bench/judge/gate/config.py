@@ -135,15 +135,15 @@ class Gate(TomlTable, frozen=True):
 def load_gate(path: Path = GATE) -> Gate:
     """Read and check a gate file; raises ConfigError that names the file, each wrong place and what is allowed."""
     raw = read_toml(path, dict[str, object], "gate file", gone=GONE)
-    where, told = f"gate file {path}", []
+    where, messages = f"gate file {path}", []
     try:
         gate = check(raw, Gate, where)
     except ConfigError as error:  # the names in what can be read are checked all the same
-        gate, told = _readable(raw), [str(error)]
+        gate, messages = _readable(raw), [str(error)]
     if problems := _problems(gate):
-        told += problems if told else [f"{where}: {problems[0]}", *problems[1:]]
-    if told:
-        raise ConfigError("; also: ".join(told))
+        messages += problems if messages else [f"{where}: {problems[0]}", *problems[1:]]
+    if messages:
+        raise ConfigError("; also: ".join(messages))
     return gate
 
 

@@ -28,15 +28,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for style, fault in planned:
         if style.name not in (given.styles or known):
             continue
-        cell, objective, told = judged(style, fault)
+        cell, objective, answer = judged(style, fault)
         counts["a mistake" if fault else "right", cell] += 1
         if cell not in GOOD:
             note = NOTES.get((style.name, fault or ""), "")
             open_ends += not note
-            told_of = f"fails: {', '.join(told.fails) or 'none'}; KL an epoch: {told.kl}"
-            print(f"{cell}: {style.name}: {fault}: {told_of}; {objective.expected}; {note}")
+            answer_text = f"fails: {', '.join(answer.fails) or 'none'}; KL an epoch: {answer.kl}"
+            print(f"{cell}: {style.name}: {fault}: {answer_text}; {objective.expected}; {note}")
         if given.styles:
-            print(f"{cell}: {style.name}: {fault or 'right'}\n{told.text}")
+            print(f"{cell}: {style.name}: {fault or 'right'}\n{answer.text}")
     for (kind, cell), count in sorted(counts.items()):
         print(f"{kind}: {count} {cell}")
     return int(open_ends > 0)

@@ -54,7 +54,7 @@ def plan(every_mistake: bool = False) -> Iterator[tuple[Style, str | None]]:
 
 
 @dataclass(frozen=True)
-class Told:
+class Answer:
     """What the audit said of one objective."""
 
     fails: tuple[str, ...]
@@ -62,15 +62,15 @@ class Told:
     text: str
 
 
-def judged(style: Style, fault: str | None) -> tuple[str, Objective, Told]:
+def judged(style: Style, fault: str | None) -> tuple[str, Objective, Answer]:
     """Build and audit one objective; return the cell of the confusion table first."""
     with torch.random.fork_rng(), _own_store(style):
         objective = style.build(sizes(style.name), fault)
         torch.manual_seed(0)
         report = (elbo_audit.audit_pyro if objective.pyro else elbo_audit.audit_torch)(**objective.arguments)
     fails = tuple(finding.rule for finding in report.findings if finding.outcome == "fails")
-    told = Told(fails, report.numbers.get("kl_per_epoch"), str(report))
-    return _cell(objective, told), objective, told
+    answer = Answer(fails, report.numbers.get("kl_per_epoch"), str(report))
+    return _cell(objective, answer), objective, answer
 
 
 def _own_store(style: Style):
@@ -79,20 +79,20 @@ def _own_store(style: Style):
     return importlib.import_module("pyro").get_param_store().scope()
 
 
-def _cell(objective: Objective, told: Told) -> str:
+def _cell(objective: Objective, answer: Answer) -> str:
     """Return the cell of the confusion table; its name also says whether the KL's number is right."""
     wanted = objective.expected
     if not wanted.fails:
-        if told.fails:
+        if answer.fails:
             return "false failure"
         # tolerance: `Expected.kl` is to a tenth, as sampled KLs in 8 draws give it
-        near = wanted.kl is None or (told.kl is not None and abs(told.kl - wanted.kl) < 0.1 * wanted.kl)
+        near = wanted.kl is None or (answer.kl is not None and abs(answer.kl - wanted.kl) < 0.1 * wanted.kl)
         return "passes" if near else "passes without the number"
-    if set(told.fails) & set(wanted.fails):
+    if set(answer.fails) & set(wanted.fails):
         # tolerance: to a tenth, and a hundredth of a KL where none or little is expected
-        near = wanted.kl is None or told.kl is None or abs(told.kl - wanted.kl) <= 0.1 * abs(wanted.kl) + 0.01
+        near = wanted.kl is None or answer.kl is None or abs(answer.kl - wanted.kl) <= 0.1 * abs(wanted.kl) + 0.01
         return "caught" if near else "caught, other number"
-    if told.fails:
+    if answer.fails:
         return "another rule"
-    withheld = told.kl is None and "KL not judged" in told.text
+    withheld = answer.kl is None and "KL not judged" in answer.text
     return "withheld as expected" if wanted.withheld and withheld else "missed, KL withheld" if withheld else "missed"
