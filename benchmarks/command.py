@@ -49,7 +49,7 @@ def run(
         measure: makes the table from the parsed command line, whose `approaches` are never empty.
         options: adds the benchmark's own options to the parser.
     """
-    parser = Parser(prog=f"python -m benchmarks.{name}", description=description)
+    parser = Parser(prog=f"python -m benchmarks.{name}", description=description, allow_abbrev=False)
     parser.add_argument("approaches", nargs="*", metavar="APPROACH", help=f"default: {', '.join(known)}")
     options(parser)
 

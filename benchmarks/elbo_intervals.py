@@ -148,7 +148,11 @@ def _holds(found: MeanOfDraws, true: float) -> bool:
 
 def main(words: Sequence[str] | None = None) -> int:
     """Print how often the intervals hold the truth."""
-    parser = Parser(prog="python -m benchmarks.elbo_intervals", description="how often the audit's intervals hold")
+    parser = Parser(
+        prog="python -m benchmarks.elbo_intervals",
+        description="how often the audit's intervals hold",
+        allow_abbrev=False,
+    )
     parser.add_argument("--models", type=count, default=500, help="random models (default: 500)")
     return guarded(lambda: _made(parser.parse_args(words).models))
 

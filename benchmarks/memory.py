@@ -37,7 +37,7 @@ CAPTION = (
 
 def main() -> int:
     """Measure each published fit that is kept, and print the table; return the exit code."""
-    parser = Parser(prog="python -m benchmarks.memory", description="Memory of many predictions.")
+    parser = Parser(prog="python -m benchmarks.memory", description="Memory of many predictions.", allow_abbrev=False)
     parser.add_argument("fits", type=Path, help="results folder that keeps fits")
     parser.add_argument("--draws", type=count, default=1000, metavar="N", help="default: 1000")
     parser.add_argument("--images", type=count, default=10_000, metavar="N", help="default: 10000")

@@ -40,7 +40,9 @@ FAULTS = {
 
 def main() -> int:
     """Run the gate with each fault and print what it says."""
-    parser = Parser(prog="python -m benchmarks.power", description="Does the gate catch faults in the code?")
+    parser = Parser(
+        prog="python -m benchmarks.power", description="Does the gate catch faults in the code?", allow_abbrev=False
+    )
     parser.add_argument("faults", nargs="+", metavar="FAULT", help=", ".join(FAULTS))
     parser.add_argument("--gate", type=Path, default=GATE, metavar="FILE", help=f"default: {GATE.name}")
     parser.add_argument("--baseline", type=Path, default=Path("results"), metavar="DIR", help="default: results")

@@ -181,7 +181,9 @@ def _share(found: Iterable[Trial]) -> str:
 
 def main(words: Sequence[str] | None = None) -> int:
     """Print the table of a results folder, and return the exit code."""
-    parser = Parser(prog="python -m benchmarks.trial", description="how often the rule of verdicts errs")
+    parser = Parser(
+        prog="python -m benchmarks.trial", description="how often the rule of verdicts errs", allow_abbrev=False
+    )
     parser.add_argument("results", type=Path, nargs="?", default=Path("results"), help="default: results")
     return guarded(lambda: _main(parser.parse_args(words).results))
 

@@ -49,7 +49,9 @@ Draw = Callable[[np.random.Generator, tuple[int, int]], Floats]
 
 def main(words: Sequence[str] | None = None) -> int:
     """Print the tables."""
-    parser = Parser(prog="python -m benchmarks.verdicts", description="how often the rule of verdicts errs")
+    parser = Parser(
+        prog="python -m benchmarks.verdicts", description="how often the rule of verdicts errs", allow_abbrev=False
+    )
     parser.add_argument("--results", type=Path, default=Path("results"), metavar="DIR")
     parser.add_argument("--times", type=count, default=2000, help="simulated documents and curves (default: 2000)")
     return guarded(lambda: _tables(parser.parse_args(words)))

@@ -37,7 +37,7 @@ def checks() -> tuple[dict[str, Check], list[str]]:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the checks, print and keep what they show; return the exit code."""
-    parser = Parser(prog="python -m documents_code", description="Which mistakes running shows.")
+    parser = Parser(prog="python -m documents_code", description="Which mistakes running shows.", allow_abbrev=False)
     parser.add_argument("checks", nargs="*", metavar="CHECK", help="default: all that can run here")
     parser.add_argument("--write", action="store_true", help=f"keep what was shown in {SHOWN.name}")
     return guarded(lambda: _main(parser.parse_args(argv)))

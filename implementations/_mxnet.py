@@ -22,10 +22,11 @@ from torch import Tensor
 from torch.utils import dlpack
 
 from bench.core.errors import MissingFramework
+from bench.core.project import install
 from implementations._kernels.layout import Layout
 from implementations._kernels.scale_mixture import ScaleMixture
 
-_INSTALL = "pip install 'bnn-uncertainty-bench[mxnet]' (Linux x86-64, Python < 3.13, NumPy < 2)"
+_INSTALL = f"{install('mxnet')} (Linux x86-64, Python < 3.13, NumPy < 2)"
 
 
 def import_mxnet() -> ModuleType:

@@ -41,7 +41,11 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _main(argv: Sequence[str] | None) -> int:
-    parser = Parser(prog="python -m tools.archive", description="Move files of a results folder into its archives.")
+    parser = Parser(
+        prog="python -m tools.archive",
+        description="Move files of a results folder into its archives.",
+        allow_abbrev=False,
+    )
     parser.add_argument("results", type=existing_folder, nargs="?", default=RESULTS, metavar="RESULTS")
     parser.add_argument("--check", action="store_true", help="only check that metrics.csv is that of the archives")
     more = "approaches whose scores of every seed are archived, with commas between"

@@ -49,7 +49,7 @@ REFUSED = (
     "report",
     "figures",
     "ablation mlp --write",
-    "reference epoch1 --run",
+    "baseline epoch1 --run",
     "data fetch notmnist459 --from .",
     "run mlp --profile smoke --results {shipped}",
 )

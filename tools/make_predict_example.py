@@ -39,7 +39,11 @@ def pictures(folder: Path) -> list[Path]:
 
 def main() -> int:
     """Make the files, and return the exit code."""
-    parser = Parser(prog="python -m tools.make_predict_example", description="Make the worked example of predict.")
+    parser = Parser(
+        prog="python -m tools.make_predict_example",
+        description="Make the worked example of predict.",
+        allow_abbrev=False,
+    )
     parser.add_argument("results", type=given_folder, metavar="RESULTS", help="a results folder with the fits")
     return guarded(lambda: _make(parser.parse_args().results))
 

@@ -59,7 +59,7 @@ def main() -> int:
     """Run what is asked for; return 1 if a test failed, and name the configurations in which it did."""
     given = sys.argv[1:]
     end = given.index("--") if "--" in given else len(given)
-    parser = argparse.ArgumentParser(prog="python -m tools.numerical", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m tools.numerical", description=__doc__, allow_abbrev=False)
     parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(CONFIGURATIONS))
     parser.add_argument("--chosen", action="store_true", help="the one that the commit's hash chooses")
     parser.add_argument("--list", action="store_true", help="print the names")

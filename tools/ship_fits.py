@@ -36,7 +36,9 @@ MARKS = ("<!-- float16 -->\n\n", "\n\n<!-- end of float16 -->")
 
 def main() -> int:
     """Make the files and the sentence, and return the exit code."""
-    parser = Parser(prog="python -m tools.ship_fits", description="Make the fits that come with the suite.")
+    parser = Parser(
+        prog="python -m tools.ship_fits", description="Make the fits that come with the suite.", allow_abbrev=False
+    )
     parser.add_argument("results", type=given_folder, metavar="RESULTS", help="a results folder that has them")
     return guarded(lambda: _ship(parser.parse_args().results))
 

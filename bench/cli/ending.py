@@ -11,7 +11,7 @@ from rich.text import Text
 
 from bench.cli.options import USUAL, is_of_documents
 from bench.cli.reading import record_options
-from bench.core.text import counted, duration, one_line
+from bench.core.text import as_called, counted, duration, one_line, program
 from bench.judge.stats.papers import PAPER
 from bench.plan.manifests import DOCUMENTS
 from bench.plan.recipes import profile
@@ -23,22 +23,14 @@ if TYPE_CHECKING:
     from bench.run.runner import Result
 
 MOST_REASONS = 2
-LEAST_WIDTH = 60  # columns; on a narrower terminal the text is cut
 
 
-def ending(results: Sequence[Result], seconds: float, arguments: argparse.Namespace, width: int | None) -> list[Text]:
-    """Return the last lines of a run.
-
-    Args:
-        results: how its trained runs ended.
-        seconds: how long the run took.
-        arguments: the options of the run.
-        width: columns that a reason is cut to; None: not cut.
-    """
+def ending(results: Sequence[Result], seconds: float, arguments: argparse.Namespace) -> list[Text]:
+    """Return the last lines of a run from how its trained runs ended, how long it took, and its options."""
     bad = [result for result in results if result.outcome != "done"]
     new = sum(result.outcome == "done" and not result.was_there for result in results)
     count = f"{len(results) - len(bad)} of {counted(len(results), 'trained run')} done, {new} of them in this call"
-    lines = [*_reasons(bad, width), Text(f"{count}, in {duration(seconds)}")]
+    lines = [*_reasons(bad), Text(f"{count}, in {duration(seconds)}")]
     records = record_options(arguments)
     if not bad and is_wiring_check(arguments):
         return [Text(f"wiring fine: {len(results)} of {len(results)}, in {duration(seconds)}")]
@@ -87,7 +79,7 @@ def is_wiring_check(arguments: argparse.Namespace) -> bool:
     return profile(arguments.profile).steps_per_epoch is not None
 
 
-def _reasons(bad: Sequence[Result], width: int | None) -> list[Text]:
+def _reasons(bad: Sequence[Result]) -> list[Text]:
     """Return a line for each of the most frequent pairs of outcome and reason."""
     groups: dict[tuple[str, str], list[Result]] = {}
     for result in bad:
@@ -96,10 +88,8 @@ def _reasons(bad: Sequence[Result], width: int | None) -> list[Text]:
     lines = []
     for (outcome, reason), found in ordered[:MOST_REASONS]:
         more = f" and {len(found) - 1} more" if len(found) > 1 else ""
-        line = Text.assemble(outcome_text(outcome), f": {found[0].trained_run.title()}{more}: {one_line(reason)}")
-        if width is not None:
-            line.truncate(width, overflow="ellipsis")
-        lines.append(line)
+        what = f": {found[0].trained_run.title()}{more}: {as_called(one_line(reason))}"
+        lines.append(Text.assemble(outcome_text(outcome), what))
     if len(ordered) > MOST_REASONS:
         rest = sum(len(found) for _, found in ordered[MOST_REASONS:])
         lines.append(Text(f"{rest} more trained runs ended for {len(ordered) - MOST_REASONS} other reasons"))
@@ -123,4 +113,4 @@ def _chosen(arguments: argparse.Namespace) -> list[str]:
 
 
 def _command(*words: str) -> str:
-    return f"python -m bench {shlex.join(words)}"
+    return f"{program()} {shlex.join(words)}"

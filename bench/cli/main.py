@@ -10,6 +10,7 @@ import contextlib
 import difflib
 import errno
 import importlib
+import itertools
 import os
 import re
 import sys
@@ -18,7 +19,7 @@ from typing import NamedTuple, NoReturn
 
 from bench.cli import INTERRUPTED, USAGE
 from bench.core.errors import BenchError, ConfigError, unknown_name
-from bench.core.text import one_line
+from bench.core.text import as_called, one_line, program
 from bench.core.version import VERSION
 from elbo_audit.errors import AuditError
 
@@ -26,46 +27,37 @@ UNKNOWN_OPTION = re.compile(r"unrecognized arguments: (?P<given>-[\w-]+)")
 UNKNOWN_CHOICE = re.compile(r"invalid choice: '(?P<given>[^']*)' \(choose from (?P<known>[^)]*)\)")
 CANNOT_WRITE = (errno.ENOSPC, errno.EFBIG, errno.EIO, errno.EDQUOT)  # a full disk, a limit, a broken device
 LONGEST = 400  # characters of an error message, which repeats what the user typed
-PROG = "python -m bench"
 UNFOLDED = 10_000  # columns with --wide
-DESCRIPTION = "Do the published numbers of Bayesian neural networks hold?"
 
 
 class Command(NamedTuple):
-    """Where the code of a command is, and what it does."""
+    """The group of a command in the list of all, where its code is, and what it does."""
 
-    place: str  # MODULE:FUNCTION; the function adds the command's options and its action to a parser
+    group: str
+    place: str  # MODULE:FUNCTION in bench.cli; the function adds the command's options and its action to a parser
     help: str
 
 
 COMMANDS = {
-    "run": Command("bench.cli.run:add_run", "train and measure what is missing, then show the tables"),
-    "plan": Command("bench.cli.plan:add_plan", "what would run, and how long it would take"),
-    "status": Command("bench.cli.plan:add_status", "which trained runs are done, failed, stale, running or missing"),
-    "table": Command("bench.cli.table:add", "make the tables from the records"),
-    "report": Command("bench.cli.report:add", "everything as one page of HTML, made from the records"),
-    "figures": Command("bench.cli.figures:add", "draw the figures from the records"),
-    "verdict": Command("bench.cli.verdict:add", "which reported numbers reproduce, and why; also a number of yours"),
-    "ablation": Command("bench.cli.ablation:add", "what each correction changes, one at a time"),
-    "new": Command("bench.cli.new:add", "start an approach of your own: two files that pass every check"),
-    "audit": Command("bench.cli.audit:add", "find known mistakes: documents, code (also yours), records, data"),
-    "gate": Command("bench.cli.gate:add", "for CI: does the code still give the numbers of the baseline?"),
-    "compare": Command("bench.cli.compare:add", "compare two results folders, paired by trained run and seed"),
-    "baseline": Command("bench.cli.baseline:add", "the seeds that verdicts, gate and ablations compare with"),
-    "predict": Command("bench.cli.predict:add", 'ask trained networks about a picture: the digit, or "I don\'t know"'),
-    "score": Command("bench.cli.score:add", "give saved predictions of your trained model a row in the tables"),
-    "data": Command("bench.cli.data:add", "the data sets: list, fetch, verify, export"),
-    "list": Command("bench.cli.list:add", "approaches, recipes, corrections and variants"),
-    "env": Command("bench.cli.env:add", "versions, processor and commit, as records keep them"),
+    "run": Command("train", "run:add_run", "train and measure what is missing, then show the tables"),
+    "plan": Command("train", "plan:add_plan", "what would run, and how long it would take"),
+    "status": Command("train", "plan:add_status", "which trained runs are done, failed, stale, running or missing"),
+    "table": Command("show", "table:add", "make the tables from the records"),
+    "report": Command("show", "report:add", "everything as one page of HTML, made from the records"),
+    "figures": Command("show", "figures:add", "draw the figures from the records"),
+    "list": Command("show", "list:add", "approaches, recipes, corrections and variants"),
+    "verdict": Command("judge", "verdict:add", "which reported numbers reproduce, and why; also a number of yours"),
+    "ablation": Command("judge", "ablation:add", "what each correction changes, one at a time"),
+    "audit": Command("judge", "audit:add", "find known mistakes: documents, code (also yours), records, data"),
+    "compare": Command("judge", "compare:add", "compare two results folders, paired by trained run and seed"),
+    "gate": Command("judge", "gate:add", "for CI: does the code still give the numbers of the baseline?"),
+    "baseline": Command("judge", "baseline:add", "the seeds that verdicts, gate and ablations compare with"),
+    "new": Command("yours", "new:add", "start an approach of your own: two files that pass every check"),
+    "score": Command("yours", "score:add", "give saved predictions of your trained model a row in the tables"),
+    "predict": Command("yours", "predict:add", 'ask trained networks about a picture: the digit, or "I don\'t know"'),
+    "data": Command("more", "data:add", "the data sets: list, fetch, verify, export"),
+    "env": Command("more", "env:add", "versions, processor and commit, as records keep them"),
 }
-
-
-GONE = {
-    "ladder": "ladder is now called ablation: bench ablation",
-    "reference": "reference is now called baseline: bench baseline",
-    "submit": "submit is gone: give others your results folder, which they check by: bench compare FOLDER --verify",
-}
-"""Commands of older versions, and what to say of each."""
 
 
 class Parser(argparse.ArgumentParser):
@@ -78,12 +70,14 @@ class Parser(argparse.ArgumentParser):
     def _nearest(self, message: str) -> str:
         """Return a suggestion if argparse's message names an unknown option or choice, else ''."""
         option, choice = UNKNOWN_OPTION.search(message), UNKNOWN_CHOICE.search(message)
-        known: list[str] = list(self._option_string_actions)
+        below = [one._name_parser_map.values() for one in self._actions if isinstance(one, argparse._SubParsersAction)]
+        known = [name for parser in itertools.chain([self], *below) for name in parser._option_string_actions]
         given = option["given"] if option else ""
         if choice:
             given, known = choice["given"], re.findall("'([^']*)'", choice["known"])
-        near = difflib.get_close_matches(given, known, n=1)
-        return f"; did you mean '{near[0]}'?" if near else ""
+        begins = [name for name in known if given and name.startswith(given)]  # an abbreviation, which is not accepted
+        near = begins or difflib.get_close_matches(given, known, n=1)
+        return f"; did you mean {' or '.join(map(repr, near))}?" if near else ""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -94,18 +88,14 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def parse(words: Sequence[str]) -> argparse.Namespace:
     """Return the parsed command line; raises ConfigError if it cannot be parsed."""
-    if not words:
-        raise ConfigError(f"no command given; see `{PROG} --help`")
-    name, *rest = words
+    name, *rest = words or ["--help"]
     if name.startswith("-"):
-        return _top().parse_args(words)  # --help and --version end the process, other words are an error
-    if name in GONE:
-        raise ConfigError(GONE[name])
+        return _top().parse_args([name, *rest])  # --help and --version end the process, other words are an error
     if name not in COMMANDS:
         raise unknown_name("command", one_line(name, LONGEST), COMMANDS)
     module, _, function = COMMANDS[name].place.partition(":")
-    parser = Parser(prog=f"{PROG} {name}", description=COMMANDS[name].help)
-    add: Callable[[argparse.ArgumentParser], None] = getattr(importlib.import_module(module), function)
+    parser = Parser(prog=f"{program()} {name}", description=COMMANDS[name].help, allow_abbrev=False)
+    add: Callable[[argparse.ArgumentParser], None] = getattr(importlib.import_module(f"bench.cli.{module}"), function)
     add(parser)
     return parser.parse_args(rest)
 
@@ -126,7 +116,7 @@ def guarded(action: Callable[[], int]) -> int:
         sys.stdout.flush()  # now, not at the end of the process, so that an error becomes one line
         return code
     except (BenchError, AuditError) as error:
-        _say(f"error: {one_line(str(error))}")
+        _say(f"error: {as_called(one_line(str(error)))}")
         return USAGE
     except BrokenPipeError:
         _give_up_output()  # the program that read our output has ended
@@ -165,13 +155,16 @@ def _give_up_output() -> None:
 
 
 def _top() -> Parser:
-    lines = [f"  {name:<10} {command.help}" for name, command in COMMANDS.items()]
+    lines = []
+    for group, found in itertools.groupby(COMMANDS.items(), lambda item: item[1].group):
+        lines += [f"{group}:", *(f"  {name:<10} {command.help}" for name, command in found)]
     parser = Parser(
-        prog=PROG,
-        usage=f"{PROG} COMMAND ...",
-        description=DESCRIPTION,
-        epilog="\n".join(["commands:", *lines, "", f"`{PROG} COMMAND --help` explains one."]),
+        prog=program(),
+        usage=f"{program()} COMMAND ...",
+        description="Do the published numbers of Bayesian neural networks hold?",
+        epilog="\n".join([*lines, "", f"`{program()} COMMAND --help` explains one."]),
         formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
     )
     parser.add_argument("--version", action="version", version=VERSION)
     return parser

@@ -13,7 +13,7 @@ from bench.core.errors import ConfigError
 from bench.core.files import LONGEST, reason
 from bench.core.precision import PRECISIONS, check_device, check_device_name, check_gpu
 from bench.core.project import OWN, usual_results
-from bench.core.text import one_line, visible
+from bench.core.text import as_called, one_line, visible
 from bench.data.manifest import TASKS
 from bench.plan import plugins
 from bench.plan.manifests import DOCUMENTS, GROUPS
@@ -189,7 +189,7 @@ def add_record_options(parser: argparse.ArgumentParser, reads: bool = True) -> N
 
 def add_selection(parser: argparse.ArgumentParser) -> None:
     """Add the options that choose trained runs."""
-    parser.add_argument("approaches", nargs="*", metavar="APPROACH", help="see `python -m bench list`")
+    parser.add_argument("approaches", nargs="*", metavar="APPROACH", help="command list names them")
     parser.add_argument("--all", action="store_true", help="every approach of the documents, and of --approach-path")
     parser.add_argument(
         "--group",
@@ -265,9 +265,9 @@ def select(arguments: argparse.Namespace) -> list[TrainedRun]:
 
 def say(text: str) -> None:
     """Print text on standard output. Control characters in it, which a file may contain, are made visible."""
-    print(visible(text), flush=True)
+    print(as_called(visible(text)), flush=True)
 
 
 def warn(problem: str) -> None:
     """Print a warning in one line on the error output."""
-    print(f"warning: {one_line(problem)}", file=sys.stderr)
+    print(f"warning: {as_called(one_line(problem))}", file=sys.stderr)

@@ -13,19 +13,7 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from bench.cli import INCOMPLETE
-from bench.cli.options import (
-    add_lacking,
-    add_selection,
-    existing_folder,
-    is_of_documents,
-    positive,
-    seconds,
-    select,
-    threads,
-    warn,
-    workers,
-)
+from bench.cli import INCOMPLETE, options
 from bench.core import locks
 from bench.core.errors import ConfigError
 from bench.core.folder import name_once
@@ -45,9 +33,9 @@ if TYPE_CHECKING:
 
 def add_run(parser: argparse.ArgumentParser) -> None:
     """Add the options of `run`."""
-    add_selection(parser)
+    options.add_selection(parser)
     add_training(parser)
-    add_lacking(parser)
+    options.add_lacking(parser)
     how = parser.add_mutually_exclusive_group()
     how.add_argument("--quiet", action="store_true", help="no progress")
     how.add_argument("--json", action="store_true", help="every event as a line of JSON instead of progress and tables")
@@ -56,23 +44,20 @@ def add_run(parser: argparse.ArgumentParser) -> None:
 
 def _run(arguments: argparse.Namespace) -> int:
     check_training(arguments)
-    chosen = select(arguments)
+    chosen = options.select(arguments)
     if not is_remote(arguments.executor):
         check_task_data(profile(arguments.profile).task, arguments.data_dir)
     started = time.monotonic()
     results = train(chosen, arguments, arguments.json)
     if not arguments.json:
         # Not at the top: they import all that judges and shows results, which training does not need.
-        from bench.cli.ending import LEAST_WIDTH, ending, has_document, is_wiring_check
+        from bench.cli.ending import ending, has_document, is_wiring_check
         from bench.cli.table import write_and_print_tables
-        from bench.run.progress import console_of, is_screen
+        from bench.run.progress import console_of
 
-        if is_of_documents(arguments):
+        if options.is_of_documents(arguments):
             write_and_print_tables(arguments, is_printed=has_document(results) and not is_wiring_check(arguments))
-        console = console_of(sys.stdout)
-        width = max(console.size.width, LEAST_WIDTH) if is_screen(console) else None
-        for line in ["", *ending(results, time.monotonic() - started, arguments, width)]:
-            console.print(line)
+        console_of(sys.stdout).print("", *ending(results, time.monotonic() - started, arguments), sep="\n")
     return 0 if all(result.outcome == "done" for result in results) else INCOMPLETE
 
 
@@ -80,7 +65,7 @@ def add_training(parser: argparse.ArgumentParser) -> None:
     """Add the options that say how to train."""
     parser.add_argument(
         "--threads",
-        type=threads,
+        type=options.threads,
         help="threads of a fit (default: all cores, a share of them with --workers, 1 on a cluster)",
     )
     parser.add_argument(
@@ -91,22 +76,22 @@ def add_training(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--workers",
-        type=workers,
+        type=options.workers,
         metavar="N",
         help="fits at a time: with more than one, measured times do not count (default: 1; on a cluster: as many as "
         "have room)",
     )
     parser.add_argument(
-        "--time-limit", type=positive, metavar="SECONDS", help="most seconds for one fit and its trained runs"
+        "--time-limit", type=options.positive, metavar="SECONDS", help="most seconds for one fit and its trained runs"
     )
-    parser.add_argument("--memory-limit", type=positive, metavar="MIB", help="most address space of a fit's process")
+    parser.add_argument("--memory-limit", type=options.positive, metavar="MIB", help="most address space of a process")
     parser.add_argument(
         "--checkpoint-every",
-        type=seconds,
+        type=options.seconds,
         metavar="SECONDS",
         help="least time between two checkpoints; 0: one after each epoch (default: 2)",
     )
-    parser.add_argument("--data-dir", type=existing_folder, help="folder with the data sets, looked at first")
+    parser.add_argument("--data-dir", type=options.existing_folder, help="folder with the data sets, looked at first")
 
 
 def check_training(arguments: argparse.Namespace) -> None:
@@ -130,7 +115,7 @@ def train(chosen: Sequence[TrainedRun], arguments: argparse.Namespace, as_json: 
     records, problems = store.records_of(trained_run.approach for trained_run in chosen)
     costs = estimates(chosen, records, speed_here(chosen[0].device, a_fits_threads))
     del records  # the run does not need them
-    options = Options(
+    how = Options(
         root=str(arguments.results.resolve()),
         data_dir=arguments.data_dir.resolve() if arguments.data_dir else None,
         threads=a_fits_threads,
@@ -140,11 +125,11 @@ def train(chosen: Sequence[TrainedRun], arguments: argparse.Namespace, as_json: 
         lacking=getattr(arguments, "lacking", False),  # only `run` has this option
     )
     if not locks.are_kept(store.root):
-        warn("this disk grants a lock twice, so let no second run work on this folder; docs/faults.md says more")
+        options.warn("this disk grants a lock twice: let no second run work on this folder; docs/faults.md says more")
     with contextlib.closing(open_executor(arguments.executor, arguments.device, arguments.workers)) as executor:
         watcher = _json_lines() if as_json else Progress(costs, quiet=arguments.quiet, at_once=executor.width())
         try:
-            results = run(chosen, store, options, watcher, executor, arguments.time_limit)
+            results = run(chosen, store, how, watcher, executor, arguments.time_limit)
         finally:
             if isinstance(watcher, Progress):
                 watcher.finish()  # also after Ctrl-C: the bars must be gone before the next line is printed

@@ -152,7 +152,7 @@ def read_sealed(path: Path, kind: type[T], what: str, schema: int, remedy: str, 
     try:
         line = read_file(path, LARGEST_RECORD, below=below)
     except DataCorrupt as error:
-        raise StoreError(f"{what} {path} cannot be read: {shorten(error)}") from error
+        raise StoreError(f"{what} {error}") from error
     return unseal(line, kind, f"{what} {path}", schema, remedy)
 
 

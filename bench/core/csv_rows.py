@@ -11,6 +11,7 @@ from typing import Literal, TypeVar
 import msgspec
 
 from bench.core.errors import ConfigError
+from bench.core.files import reason
 from bench.core.toml import LONGEST_VALUE, expected
 
 
@@ -45,7 +46,7 @@ def read_csv(path: Path, schema: type[T], what: str, key: str = "") -> list[T]:
         text = path.read_text(encoding="utf-8")
         header, *rows = list(csv.reader(io.StringIO(text, newline=""), strict=True)) or [[]]
     except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise ConfigError(f"{what} {path} cannot be read: {error}") from error
+        raise ConfigError(f"{what} {path} cannot be read: {reason(error)}") from error
     names = columns(schema)
     optional = {field.encode_name for field in msgspec.structs.fields(schema) if not field.required}
     if tuple(header) != names[: len(header)] or not optional.issuperset(names[len(header) :]):

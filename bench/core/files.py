@@ -48,9 +48,9 @@ def with_block(path: Path, begin: str, end: str, block: str) -> bytes:
     return f"{before}{begin}{block}{end}{after}".encode()
 
 
-def reason(error: OSError) -> str:
-    """Return the system's text for an error, without the path and the number."""
-    return error.strerror or str(error) or type(error).__name__
+def reason(error: Exception) -> str:
+    """Return an error's text; the system's has no number and no path, which the caller names."""
+    return (isinstance(error, OSError) and error.strerror) or str(error) or type(error).__name__
 
 
 def is_there(path: Path) -> bool:

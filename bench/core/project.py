@@ -1,4 +1,4 @@
-"""Paths of the project's own files: the folders of a clone, or the copies inside an installed wheel."""
+"""Paths of the project's own files, in a clone or in an installed wheel; how to install more."""
 
 from __future__ import annotations
 
@@ -25,3 +25,12 @@ def usual_results(*kinds: str) -> Path:
         kinds: the user's folder is taken if it has one of these folders; by default `records`.
     """
     return OWN if any((OWN / kind).is_dir() for kind in kinds or ("records",)) else RESULTS
+
+
+def install(extra: str) -> str:
+    """Return how to install an extra: as tested, or in a wheel beside this PyTorch (pip would choose one for CUDA)."""
+    if IS_CLONE:
+        return f"pip install -c constraints.txt -e '.[{extra}]'"
+    from importlib.metadata import version  # here: few need it
+
+    return f"pip install torch=={version('torch')} 'bnn-uncertainty-bench[{extra}]'"

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import math
+import re
+import sys
 import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 SMALLEST_FIXED = 1e-4  # smaller numbers get an exponent
 
@@ -92,3 +95,13 @@ def duration(seconds: float | None) -> str:
         return f"{seconds:.0f} s"
     minutes = round(seconds / 60)
     return f"{minutes} min" if minutes < 90 else f"{minutes // 60} h {minutes % 60:02d} min"
+
+
+def program() -> str:
+    """Return how the user calls the suite: `bnn-bench`, or else `python -m bench`."""
+    return "bnn-bench" if Path(sys.argv[0]).stem == "bnn-bench" else "python -m bench"
+
+
+def as_called(text: str) -> str:
+    """Return text for the screen, with commands as the user calls them; files always say `python -m bench`."""
+    return re.sub(r"\bpython -m bench(?![.\w])", program(), text)

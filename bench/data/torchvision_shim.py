@@ -15,6 +15,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 from bench.core.errors import MissingFramework
+from bench.core.project import install
 
 if TYPE_CHECKING:
     import torch
@@ -30,7 +31,7 @@ def import_datasets() -> ModuleType:
         MissingFramework: torchvision is not installed, or does not fit this torch.
     """
     if not make_importable():
-        raise MissingFramework("torchvision is not installed; pip install 'bnn-uncertainty-bench[torchvision]'")
+        raise MissingFramework(f"torchvision is not installed; {install('torchvision')}")
     try:
         return importlib.import_module("torchvision.datasets")
     except (ImportError, RuntimeError, OSError, AttributeError) as error:

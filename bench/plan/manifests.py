@@ -10,6 +10,7 @@ from typing import Annotated, Literal, get_args
 import msgspec
 
 from bench.core.errors import check_known
+from bench.core.project import install
 from bench.core.toml import TomlTable, read_toml
 
 REMEDY = "docs/your-approach.md shows the form"
@@ -101,10 +102,8 @@ class ApproachManifest(TomlTable, frozen=True, kw_only=True):
         absent = [name for name in self.requires if importlib.util.find_spec(name) is None]
         if not absent:
             return ""
-        names = ", ".join(absent)
-        if self.module:
-            return f"{self.name} needs {names}, which is not installed"
-        return f"{self.name} needs {names}, which is not installed: pip install 'bnn-uncertainty-bench[{self.extra}]'"
+        hint = "" if self.module else f": {install(self.extra)}"
+        return f"{self.name} needs {', '.join(absent)}, which is not installed{hint}"
 
 
 def read_manifest(path: Path, module: str = "") -> ApproachManifest:

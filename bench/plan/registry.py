@@ -39,7 +39,7 @@ def manifest_folder() -> Path:
     """Return the folder of the suite's own approaches; raises ConfigError if it is not importable."""
     spec = importlib.util.find_spec("implementations")
     if spec is None or not spec.submodule_search_locations:
-        raise ConfigError("package 'implementations' is not importable; install the project with pip install -e .")
+        raise ConfigError("package 'implementations' cannot be imported; pip install -c constraints.txt -e .")
     return Path(next(iter(spec.submodule_search_locations)))
 
 

@@ -23,6 +23,7 @@ from typing import NamedTuple
 from bench.core.canonical import unseal
 from bench.core.errors import BenchError, ConfigError, FitCrashed, FitEnded, StoreError
 from bench.core.files import write_atomically
+from bench.core.project import install
 from bench.core.records import SCHEMA, Record
 from bench.core.store import Store
 from bench.plan import plugins
@@ -37,7 +38,7 @@ try:
     import dask
     from distributed import Client, KilledWorker, get_worker
 except ImportError as error:
-    raise ConfigError("this executor needs Dask distributed: pip install 'bnn-uncertainty-bench[dask]'") from error
+    raise ConfigError(f"this executor needs Dask distributed: {install('dask')}") from error
 
 CONNECT_S = 15
 THREADS = 1  # default of a fit, so that its numbers do not depend on the worker's number of cores

@@ -46,6 +46,7 @@ def _parser() -> Parser:
         description="Everything that only a machine with a CUDA GPU can show, in pieces: the noise, training and "
         "prediction beside the CPU, the published column, 16 seeds at once, CUDA graphs, throughput. Writes records "
         "and tables to DIR, the output of each piece to DIR/gpu. The same command goes on where the last ended.",
+        allow_abbrev=False,
     )
     parser.add_argument("pieces", nargs="*", metavar="PIECE", help="kinds or names, see --list (default: all)")
     parser.add_argument("--device", default="cuda", help="cuda, cuda:N; cpu rehearses (default: cuda)")

@@ -25,7 +25,9 @@ REPEATS, LIMIT_S = 30, 2.0
 
 def main() -> int:
     """Compare and time; return the exit code."""
-    parser = Parser(prog="python -m benchmarks.gpu.noise", description="The counter noise as one kernel.")
+    parser = Parser(
+        prog="python -m benchmarks.gpu.noise", description="The counter noise as one kernel.", allow_abbrev=False
+    )
     parser.add_argument("--device", default="cuda", help="cuda, cuda:N, or cpu for a rehearsal (default: cuda)")
 
     def act() -> int:

@@ -23,7 +23,11 @@ MODULES = {"torchbnn": "torchbnn", "bayesian-torch": "bayesian_torch", "posterio
 
 def main() -> int:
     """Measure and print the table; return the exit code."""
-    parser = Parser(prog="python -m benchmarks.libraries", description="Our code beside other people's libraries.")
+    parser = Parser(
+        prog="python -m benchmarks.libraries",
+        description="Our code beside other people's libraries.",
+        allow_abbrev=False,
+    )
     parser.add_argument("libraries", nargs="*", metavar="LIBRARY", help=f"default: {', '.join(LIBRARIES)}")
     parser.add_argument("--rounds", type=count, default=Amounts.rounds, help=f"default: {Amounts.rounds}")
     parser.add_argument("--predict-rounds", type=count, default=Amounts.predict_rounds, metavar="N", help="of answers")

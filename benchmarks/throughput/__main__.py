@@ -26,6 +26,7 @@ def _parser() -> Parser:
         prog="python -m benchmarks.throughput",
         description="Times blocks of our code and of the document's code in turn, and prints a table as Markdown. Let "
         "nothing else run on the machine meanwhile: it takes 15 minutes.",
+        allow_abbrev=False,
     )
     parser.add_argument("approaches", nargs="*", metavar="APPROACH", help="default: all of the documents")
     parser.add_argument("--what", type=names, default=measure.WHATS, help="default: train,predict")

@@ -1,5 +1,6 @@
 """What commands print: no control characters from files, one line if it cannot be written; what status says."""
 
+import ast
 import itertools
 import json
 import os
@@ -15,6 +16,7 @@ from bench.cli import INCOMPLETE, USAGE
 from bench.cli.main import main
 from bench.cli.plan import LONGEST_LINE, MOST_PRINTED
 from bench.core.canonical import seal
+from bench.core.project import RESULTS
 from bench.core.reasons import message_reason
 from bench.core.store import Store
 from bench.plan import freshness
@@ -200,3 +202,16 @@ def test_status_shows_the_ends_of_few_failures_unless_all_are_asked_for(tmp_path
     shown = capsys.readouterr().out
     assert shown.count("the words of seed") == named
     assert ("2 more trained runs failed; --wide shows" in shown) == (named == 3)
+
+
+def test_no_program_accepts_abbreviated_options():
+    """`--seed 3` must not mean `--seeds 3`, which are three seeds."""
+    listed = subprocess.run(["git", "ls-files", "*.py"], capture_output=True, text=True, check=True, cwd=RESULTS.parent)
+    found = 0
+    for name in listed.stdout.splitlines():
+        for call in ast.walk(ast.parse((RESULTS.parent / name).read_text(encoding="utf-8"))):
+            if isinstance(call, ast.Call) and ast.unparse(call.func).endswith(("Parser", "add_parser")):
+                found += 1
+                options = {option.arg: ast.unparse(option.value) for option in call.keywords}
+                assert options.get("allow_abbrev") == "False", f"{name}:{call.lineno}"
+    assert found > 5

@@ -1,12 +1,13 @@
 """Which records a command reads if the user names none, and that it writes only to the user's folders."""
 
 import shutil
+from importlib.metadata import version
 
 import pytest
 
 from bench.cli import USAGE
 from bench.cli.main import main
-from bench.core import files, locks
+from bench.core import files, locks, project
 from bench.core.errors import StoreError
 from bench.core.project import RESULTS
 
@@ -124,3 +125,11 @@ def test_records_of_an_older_version_are_named_in_one_line(command, elsewhere, c
     assert "2 records" in message
     assert "version 0.1 of this suite reads it" in message
     assert "`bench run` makes it again" in message
+
+
+def test_a_hint_to_install_keeps_the_tested_versions(monkeypatch):
+    assert project.install("pyro") == "pip install -c constraints.txt -e '.[pyro]'"
+    monkeypatch.setattr(
+        project, "IS_CLONE", False
+    )  # as in a wheel: whatever pip chooses, it keeps the PyTorch that is here
+    assert project.install("pyro") == f"pip install torch=={version('torch')} 'bnn-uncertainty-bench[pyro]'"

@@ -78,6 +78,14 @@ def test_a_folder_that_may_not_be_listed_is_named(tmp_path, monkeypatch):
     assert (records, problem.path) == ([], store.records)
 
 
+def test_a_record_that_cannot_be_read_is_named_once(tmp_path):
+    path = Store(tmp_path).write(record())
+    path.unlink()
+    path.mkdir()  # a folder in its place: root may read every file
+    _, (problem,) = Store(tmp_path).all_records()
+    assert problem.reason.count(str(path)) == 1
+
+
 def forbid(monkeypatch, folder):
     """Let nobody list a folder; the tests may run as root, who may list every folder."""
     listed = os.listdir

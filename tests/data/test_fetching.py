@@ -202,7 +202,7 @@ def test_without_torchvision_the_mirrors_are_unknown_and_all_else_works(folder, 
     assert not torchvision_shim.make_importable()
     assert fashion().x.shape == (2, 784)
     shutil.rmtree(folder / "fashion_mnist")
-    with one_line(MissingFramework, "bnn-uncertainty-bench[torchvision]", "--from"):
+    with one_line(MissingFramework, "-c constraints.txt -e '.[torchvision]'", "--from"):
         fetch("fashion_mnist")
 
 

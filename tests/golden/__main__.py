@@ -11,7 +11,7 @@ import torch
 
 def main(argv=None):
     """Run one of the forms; return the exit code: 1 where a trace is not as stored or may not be replaced."""
-    parser = argparse.ArgumentParser(prog="python -m tests.golden", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m tests.golden", description=__doc__, allow_abbrev=False)
     how = parser.add_mutually_exclusive_group(required=True)
     how.add_argument("--check", action="store_true", help="compute the traces and compare them with the stored ones")
     how.add_argument("--write", action="store_true", help="store the traces; refused without a new version")

@@ -66,7 +66,7 @@ def test_mxnet_that_is_not_there_or_does_not_import_says_what_to_do(monkeypatch)
             _mxnet.import_mxnet()
     assert vars(np).get("bool") is before
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(MissingFramework, match=r"bnn-uncertainty-bench\[mxnet\]"):
+    with pytest.raises(MissingFramework, match=r"-c constraints\.txt -e '\.\[mxnet\]'"):
         _mxnet.import_mxnet()
 
 

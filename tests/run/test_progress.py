@@ -228,7 +228,7 @@ def arguments(**changes) -> argparse.Namespace:
 
 def test_the_end_says_what_comes_next():
     results = [Result(trained_run(0), "done", "", was_there=True), Result(trained_run(1), "done", "", was_there=False)]
-    lines = ending(results, 100, arguments(results=Path("my results")), None)
+    lines = ending(results, 100, arguments(results=Path("my results")))
     assert [line.plain for line in lines] == [
         "2 of 2 trained runs done, 1 of them in this call, in 2 min",
         "next: python -m bench verdict --results 'my results'",
@@ -238,7 +238,7 @@ def test_the_end_says_what_comes_next():
 def test_the_next_command_has_the_seed_and_the_approach_path():
     """The seed has a comma: `--seeds 4` would mean seeds 0 to 3."""
     failed = Result(trained_run(4), "failed", "it raised", was_there=False)
-    lines = ending([failed], 1, arguments(seeds=(4,), approach_path="examples"), None)
+    lines = ending([failed], 1, arguments(seeds=(4,), approach_path="examples"))
     assert lines[-2].plain == "next: python -m bench status mlp --seeds 4, --approach-path examples lists all"
 
 
@@ -248,7 +248,7 @@ def test_the_next_command_has_the_seed_and_the_approach_path():
 )
 def test_the_end_names_the_command_that_shows_the_numbers(approach, shown):
     done = Result(dataclasses.replace(trained_run(0), approach=approach), "done", "", was_there=False)
-    assert ending([done], 1, arguments(), None)[-1].plain == f"next: python -m bench {shown}"
+    assert ending([done], 1, arguments())[-1].plain == f"next: python -m bench {shown}"
 
 
 def test_the_end_groups_failures_and_names_the_command_that_lists_them():
@@ -259,8 +259,8 @@ def test_the_end_groups_failures_and_names_the_command_that_lists_them():
     results += [Result(trained_run(3), "diverged", "loss is nan", was_there=True)]
     results += [Result(trained_run(seed), "skipped", f"reason {seed}", was_there=False) for seed in (4, 5)]
     chosen = arguments(all=True, seeds=(0, 1, 2, 3, 4, 5), recipe=["corrected"], profile="smoke")
-    assert [line.plain for line in ending(results, 3, chosen, 60)] == [
-        "failed: mlp published x common, seed 1 and 1 more: no memor…",
+    assert [line.plain for line in ending(results, 3, chosen)] == [
+        "failed: mlp published x common, seed 1 and 1 more: no memory left on this machine",
         "diverged: mlp published x common, seed 3: loss is nan",
         "2 more trained runs ended for 2 other reasons",
         "1 of 6 trained runs done, 1 of them in this call, in 3 s",

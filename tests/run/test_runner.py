@@ -33,7 +33,7 @@ def test_a_missing_framework_skips_its_own_trained_runs_alone(tmp_path, monkeypa
     monkeypatch.setattr(registry, "manifests", lambda: known)
     results, _ = smoke(tmp_path, "toy_mlp", "uniform", recipes=("published",), protocols=("common",))
     assert [one.outcome for one in results] == ["skipped", "done"]
-    assert "pip install 'bnn-uncertainty-bench[pyro]'" in results[0].reason
+    assert "pip install -c constraints.txt -e '.[pyro]'" in results[0].reason
 
 
 def smoke(tmp_path, *names, **options):

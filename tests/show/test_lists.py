@@ -72,4 +72,4 @@ def test_an_example_that_nobody_measured_says_what_to_install():
 def test_a_library_that_is_not_there_is_one_line(monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, "torchbnn", None)  # its import then fails
     assert main(["audit", "--library", "torchbnn"]) == 2
-    assert "pip install 'bnn-uncertainty-bench[libraries]'" in capsys.readouterr().err
+    assert "pip install -c constraints.txt -e '.[libraries]'" in capsys.readouterr().err

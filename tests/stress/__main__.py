@@ -47,7 +47,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _parser() -> Parser:
-    parser = Parser(prog="python -m tests.stress", description=__doc__)
+    parser = Parser(prog="python -m tests.stress", description=__doc__, allow_abbrev=False)
     parser.add_argument(
         "campaign",
         metavar="CAMPAIGN",

@@ -16,6 +16,7 @@ from msgspec import field
 from msgspec.structs import asdict
 
 from bench.core.errors import ConfigError, unknown_name
+from bench.core.files import reason
 from bench.core.metric_table import metrics
 from bench.core.toml import TomlTable, read_toml
 from bench.judge.ablation.definition import ablation
@@ -127,7 +128,9 @@ def shown_mistakes(path: Path = SHOWN) -> Mapping[str, ShownMistake]:
     try:
         return msgspec.json.decode(path.read_bytes(), type=dict[str, ShownMistake])
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path.name} cannot be read: {error}; python -m documents_code --write makes it") from error
+        raise ConfigError(
+            f"{path.name} cannot be read: {reason(error)}; python -m documents_code --write makes it"
+        ) from error
 
 
 def declared(entry: ApproachManifest, recipe: Recipe) -> dict[str, str]:
@@ -141,14 +144,14 @@ def declared(entry: ApproachManifest, recipe: Recipe) -> dict[str, str]:
         for fact in facts()
         if fact.approach == entry.name and fact.removed_by and fact.removed_by not in recipe.changes
     }
-    for rule, reason in entry.known.items():
+    for rule, why in entry.known.items():
         if rule not in RULES:
             raise unknown_name(f"rule in table [known] of {entry.name}.toml", rule, RULES)
-        if reason in entry.changes:
-            if reason not in recipe.changes:
-                known[rule] = f"correction {reason} removes it"
+        if why in entry.changes:
+            if why not in recipe.changes:
+                known[rule] = f"correction {why} removes it"
         else:
-            known[rule] = reason
+            known[rule] = why
     return known
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from bench.core.errors import ConfigError, unknown_name
-from bench.core.files import write_atomically
+from bench.core.files import reason, write_atomically
 from bench.show.table import Table
 from bench.show.tables.render import escape, markdown_grid, render
 
@@ -54,7 +54,7 @@ def update_readme(
     try:
         old = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path} cannot be read: {error}") from error
+        raise ConfigError(f"{path} cannot be read: {reason(error)}") from error
     blocks = list(_BLOCK.finditer(old))
     if not blocks:
         raise ConfigError(f"{path} has no block {EXAMPLE}; put one where a table shall stand")

@@ -16,7 +16,9 @@ from tests.elbo_audit.corpus.running import GOOD, NOTES, judged, plan
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Audit and print what the command line asks for, and return the exit code."""
-    parser = argparse.ArgumentParser(prog="python -m tests.elbo_audit.corpus", description="Audit small objectives.")
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.elbo_audit.corpus", description="Audit small objectives.", allow_abbrev=False
+    )
     parser.add_argument("styles", nargs="*", metavar="STYLE", help="only these, and what the audit says of them")
     parser.add_argument("--all", action="store_true", help="every mistake of every style")
     given = parser.parse_args(arguments)

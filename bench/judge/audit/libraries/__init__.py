@@ -16,13 +16,12 @@ import importlib
 import warnings
 from types import ModuleType
 
+from bench.core.project import install
 from elbo_audit.errors import MissingLibrary
 
-EXTRA = "'bnn-uncertainty-bench[libraries]'"
 
-
-def library(module: str, install: str = EXTRA) -> ModuleType:
-    """Return a library's module; raises MissingLibrary that says what to install.
+def library(module: str, how: str = "") -> ModuleType:
+    """Return a library's module; raises MissingLibrary that says how to install it, by default with the others.
 
     It is imported only here: no library is needed until its own example is audited.
     """
@@ -31,4 +30,4 @@ def library(module: str, install: str = EXTRA) -> ModuleType:
             warnings.simplefilter("ignore")  # we cannot mend a library's warnings about its own imports
             return importlib.import_module(module)
     except ImportError as error:
-        raise MissingLibrary(f"{module} cannot be imported ({error}); pip install {install}") from error
+        raise MissingLibrary(f"{module} cannot be imported ({error}); {how or install('libraries')}") from error

@@ -27,7 +27,9 @@ class _Parser(argparse.ArgumentParser):
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Audit the named examples, print what was measured as JSON, and return the exit code."""
-    parser = _Parser(prog="python -m bench.judge.audit.libraries", description="Audit examples in TensorFlow or JAX.")
+    parser = _Parser(
+        prog="python -m bench.judge.audit.libraries", description="Audit foreign examples.", allow_abbrev=False
+    )
     parser.add_argument("examples", nargs="+", metavar="EXAMPLE", help=f"one of: {'; '.join(FOREIGN)}")
     parser.add_argument("--write", action="store_true", help="store the result for the table")
     try:

@@ -9,6 +9,7 @@ from typing import Literal
 
 import msgspec
 
+from bench.core.files import reason
 from elbo_audit.errors import AuditError
 from elbo_audit.report import ElboReport
 
@@ -61,7 +62,7 @@ def library_audits(path: Path = FILE) -> Mapping[str, LibraryAudit]:
         return msgspec.json.decode(path.read_bytes(), type=dict[str, LibraryAudit])
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError) as error:
         again = "python -m bench audit --library all --write makes it"
-        raise AuditError(f"{path.name} cannot be read: {error}; {again}") from error
+        raise AuditError(f"{path.name} cannot be read: {reason(error)}; {again}") from error
 
 
 def keep(found: Mapping[str, LibraryAudit], path: Path = FILE) -> None:

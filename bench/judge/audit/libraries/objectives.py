@@ -77,14 +77,14 @@ def _exact_kl(mean: Tensor, std: Tensor, prior_mean: Tensor, prior_std: Tensor) 
 
 def blitz(corrected: bool, passes: int) -> ElboReport:
     """Audit sample_elbo(..., sample_nbr=passes); corrected: sample_nbr=1 and complexity_cost_weight=1/N."""
-    install = "blitz-bayesian-pytorch (GPL-3)"
-    modules = library("blitz.modules", install)
+    how = "pip install -c constraints.txt blitz-bayesian-pytorch (GPL-3)"
+    modules = library("blitz.modules", how)
 
     class Classifier(nn.Sequential):
         def __init__(self) -> None:
             super().__init__(*network(modules.BayesianLinear))
 
-    model = library("blitz.utils", install).variational_estimator(Classifier)()
+    model = library("blitz.utils", how).variational_estimator(Classifier)()
     passes = 1 if corrected else passes
     weight = 1 / N_TRAIN if corrected else 1
 
