@@ -6,6 +6,7 @@ import argparse
 import json
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 
 from bench.cli import INCOMPLETE, options, reading
 from bench.cli.inputs import inputs_of, warn_of_problems
@@ -21,23 +22,26 @@ from bench.judge.ablation.single_changes import Ablation
 from bench.plan.registry import group_of
 from bench.plan.trained_runs import Selection
 from bench.show.inputs import Inputs
-from bench.show.tables.ablation import ablation_table, as_lines
+from bench.show.table import DATA_SET
+from bench.show.tables.ablation import ablation_table, as_lines, mistakes_table
 from bench.show.tables.answer import answer_table, conclusions
 from bench.show.tables.files import write_tables
-from bench.show.tables.render import render
+from bench.show.terminal import brief, shown
 
 ALL = "all"
 
 
 def add(parser: argparse.ArgumentParser) -> None:
     """Add the options."""
-    parser.add_argument("approaches", nargs="*", metavar="APPROACH", help="see `python -m bench list`")
-    parser.add_argument("--all", action="store_true", help="every approach that has an ablation")
+    parser.add_argument("approaches", nargs="*", metavar="APPROACH", help="command list names them")
+    parser.add_argument(
+        "--all", action="store_true", help="the corrections of all approaches of the documents, in short"
+    )
     options.add_record_options(parser)
     options.add_wide(parser)
     add_training_on_request(parser)
     parser.add_argument("--seeds", type=options.seeds, metavar="N", help="with --run: a count or a list (default: 3)")
-    parser.add_argument("--data-set", help=f"data set to show besides mnist, or {ALL} (default: the approach's first)")
+    parser.add_argument("--data-set", help=f"data set to show besides mnist, or {ALL} (with --all: each table)")
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.add_argument("--write", action="store_true", help="write ablation_APPROACH to RESULTS/tables, all data sets")
     parser.set_defaults(action=_ablation)
@@ -88,6 +92,9 @@ def _make(ablations: Sequence[Ablation], arguments: argparse.Namespace) -> int:
 
 def _show(ablations: Sequence[Ablation], inputs: Inputs, arguments: argparse.Namespace) -> None:
     lines = []
+    is_short = arguments.all and arguments.data_set is None
+    if is_short and not arguments.json:
+        print(brief(mistakes_table(inputs)))
     for one in ablations:
         numbers = inputs.of(group_of(one.approach)).numbers
         found = effects(one, numbers)
@@ -95,13 +102,20 @@ def _show(ablations: Sequence[Ablation], inputs: Inputs, arguments: argparse.Nam
         if arguments.write:
             made = ablation_table(one, found, numbers, one.ood)
             write_tables([made], reading.folder(arguments, "tables"), below=arguments.results)
+        said = conclusions(answer) if answer else []
+        lines.append({"approach": one.approach, "single changes": as_lines(one, found), "answer": said})
         if arguments.json:
-            said = conclusions(answer) if answer else []
-            lines.append({"approach": one.approach, "single changes": as_lines(one, found), "answer": said})
             continue
-        named = (arguments.data_set,) if arguments.data_set else one.ood[:1]
-        data_sets = one.ood if arguments.data_set == ALL else named
-        print(render(ablation_table(one, found, numbers, data_sets)))
-        print(f"\n{render(answer_table(one.approach, answer, inputs.results))}\n" if answer else "")
+        if answer:
+            table = replace(answer_table(one.approach, answer, inputs.results), remarks=())
+            print(shown("", table.title, *said) if is_short else brief(table, said) + "\n")
+        if not is_short:
+            named = (arguments.data_set,) if arguments.data_set else ()
+            data_sets = one.ood if arguments.data_set == ALL else named
+            more = [f"Digits of MNIST; --data-set NAME or {ALL} adds others: {', '.join(one.ood)}."] if one.ood else []
+            table = ablation_table(one, found, numbers, data_sets)
+            print((brief(table) if data_sets else brief(table.without((DATA_SET,)), more)) + "\n")
     if arguments.json:
         print(json.dumps(lines, indent=1))
+    elif is_short:
+        print(shown("", "`ablation NAME` shows all changes of an approach, and the steps to a reported number."))

@@ -43,7 +43,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     """Add the options."""
     parser.description = (
         "Applies the audit rules to the parts that are named, all by default. With an approach instead, it runs the "
-        "contract and the rules on that approach, a line a check."
+        "contract and the rules on that approach, a line for each check that passes."
     )
     parser.add_argument(
         "what",
@@ -53,6 +53,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     )
     add_record_options(parser)
     add_wide(parser)
+    parser.add_argument("--all", action="store_true", help="also what does not fail (default: its number)")
     parser.add_argument("--document", help="only this document and its approaches")
     parser.add_argument("--rule", help="only this rule")
     parser.add_argument(
@@ -120,7 +121,7 @@ def _check_one(arguments: argparse.Namespace, given: str) -> int:
             counts[line.outcome] += 1
             everything.append({"approach": name, **dataclasses.asdict(line)})
             if not arguments.json:
-                print(shown(*check_lines(line)), flush=True)
+                print(shown(*check_lines(line, arguments.all)), flush=True)
     if arguments.json:
         print(json.dumps(everything, indent=1))
     else:
@@ -147,9 +148,13 @@ def _audit_parts(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print(json.dumps([finding.as_json() for finding in found], indent=1))
     else:
+        is_narrow = bool(arguments.all or arguments.rule or arguments.document)
         for finding in found:
-            print(shown(*finding_lines(finding)))
+            if arguments.all or finding.outcome == "fails":
+                print(shown(*finding_lines(finding, is_narrow or finding.subject not in DOCUMENTS)))
         print(_summary(found))
+        if not arguments.all:
+            print(shown("--document NAME or --rule RULE says why a document fails; --all shows the rest."))
     # The exit code counts only mistakes of this suite: its approaches, records and data. A document may have mistakes.
     ours = [finding for finding in found if finding.subject not in DOCUMENTS]
     if any(finding.outcome == "fails" for finding in ours):

@@ -20,7 +20,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     listed = actions.add_parser("list", help="what there is", allow_abbrev=False)
     verified = actions.add_parser("verify", help="check every byte", allow_abbrev=False)
     fetched = actions.add_parser("fetch", help="get what is missing", allow_abbrev=False)
-    exported = actions.add_parser("export", help="write the images that `score` takes predictions for", allow_abbrev=False)
+    exported = actions.add_parser("export", help="write the images that `score` asks about", allow_abbrev=False)
     every = ((listed, _data_list), (verified, _data_verify), (fetched, _data_fetch), (exported, export))
     for sub, action in every:
         sub.add_argument("--data-dir", type=existing_folder, help="folder with the data sets, looked at first")

@@ -10,7 +10,7 @@ import sys
 from importlib import metadata
 from pathlib import Path
 
-from bench.cli.options import given_path
+from bench.cli.options import given_path, say
 from bench.core.errors import ConfigError
 from bench.core.project import TOP
 from bench.core.text import one_line
@@ -38,9 +38,9 @@ def _new(arguments: argparse.Namespace) -> int:
         with path.open("x", encoding="utf-8") as file:  # "x": not over a file that came meanwhile
             file.write(template.read_text(encoding="utf-8"))
     python, manifest = map(str, files)
-    print(f"written: {python} (your model, loss and prediction) and {manifest}; next:")
-    print(f"    python -m bench audit {shlex.quote(python)}")
-    print(f"    python -m bench run {name} --approach-path {shlex.quote(str(folder))} --profile smoke --results my-try")
+    say(f"written: {python} (your model, loss and prediction) and {manifest}; next:")
+    say(f"    python -m bench audit {shlex.quote(python)}")
+    say(f"    python -m bench run {name} --approach-path {shlex.quote(str(folder))} --profile smoke --results my-try")
     return 0
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import takewhile
 
 from bench.core.text import FRACTION, Digits
 from bench.judge.results import Results
@@ -92,6 +93,7 @@ class Linked:
 Entry = Number | Measured | Missing | Linked | str | None
 """One entry of a table. None: nothing belongs there; it is shown as `EMPTY`."""
 EMPTY = "-"
+DATA_SET = "data set"  # name of the column
 
 
 def of_claim(claim_id: str) -> str:
@@ -165,6 +167,20 @@ class Table:
         kept = [place for place, column in enumerate(self.columns) if column not in columns]
         rows = tuple(tuple(row[place] for place in kept) for row in self.rows)
         return replace(self, columns=tuple(self.columns[place] for place in kept), rows=rows)
+
+    def of_data_set(self, data_set: str) -> Table:
+        """Return the table with the rows of one data set alone."""
+        place = self.columns.index(DATA_SET)
+        return replace(self, rows=[row for row in self.rows if row[place] == data_set], lines=())
+
+    def only(self, columns: Collection[str]) -> Table:
+        """Return the table with some columns: those named, the first, and those of text after it, which name a row."""
+        texts = takewhile(
+            lambda place: all(row[place] is None or isinstance(row[place], str) for row in self.rows),
+            range(1, len(self.columns)),
+        )
+        kept = {self.columns[place] for place in (0, *texts)} | set(columns)
+        return replace(self.without([name for name in self.columns if name not in kept]), lines=(), spare=())
 
     def is_numeric(self, place: int) -> bool:
         """Return whether any entry of a column is a number, or a missing value where a number is missing."""

@@ -15,7 +15,7 @@ from rich.padding import Padding
 from rich.table import Table as Grid
 from rich.text import Text
 
-from bench.core.text import visible
+from bench.core.text import as_called, visible
 from bench.judge.results import without_commits
 from bench.show.table import Table
 
@@ -25,6 +25,7 @@ STYLES = {"good": "green", "bad": "red", "open": "yellow"}  # by tone
 COLOURED = "verdict"  # the only column whose entries are coloured
 IN_A_NAME = re.compile(r"(?<=\w)(?=\+[a-z])|(?<=\w[./-])(?=[a-z])")  # places where a long name may be broken
 BETWEEN = re.compile(r"\s+(?!\+-|\(\d+\))")  # spaces between words; "0.5 +-" and "0.1 (2)" count as one word
+NOWHERE = re.compile(r"(?!)")  # an entry stays on one line
 
 
 class Listing(NamedTuple):
@@ -54,15 +55,32 @@ def screen() -> Console:
 def text(table: Table) -> str:
     """Return a table for the screen: title, caption, rows and notes."""
     narrow = narrowed(table, screen().width)
-    left_out = [column for column in table.columns if column not in narrow.columns]
-    notes = [*notes_of(narrow), *([f"Left out: {'; '.join(left_out)}. --wide shows all columns."] if left_out else [])]
+    notes = [*notes_of(narrow), *_left_out(table, narrow)]
     return shown(table.title, table.caption, "", narrow, *([""] if notes else []), *notes)
 
 
-def narrowed(table: Table, width: int) -> Table:
-    """Return a table without its spare columns, as few of them as needed to fit; the whole table if it never fits."""
-    narrower = (table.without(table.spare[:count]) for count in range(len(table.spare) + 1))
-    return next((one for one in narrower if _fit(_columns(one), width)), table)
+def brief(table: Table, first: Sequence[str] = ()) -> str:
+    """Return a table for the screen with the caption after the rows, which are single lines if they fit.
+
+    `first`: sentences that say what the rows show.
+    """
+    narrow = narrowed(table, screen().width, NOWHERE)
+    return shown(table.title, *first, "", narrow, "", *_left_out(table, narrow), table.caption, *notes_of(narrow))
+
+
+def _left_out(table: Table, narrow: Table) -> list[str]:
+    left_out = [column for column in table.columns if column not in narrow.columns]
+    return [f"Left out: {'; '.join(left_out)}. --wide shows all columns."] if left_out else []
+
+
+def narrowed(table: Table, width: int, between: re.Pattern[str] = BETWEEN) -> Table:
+    """Return a table without its spare columns, as few of them as needed to fit; the whole table if it never fits.
+
+    `between`: where an entry may be folded, if that helps.
+    """
+    narrower = [table.without(table.spare[:count]) for count in range(len(table.spare) + 1)]
+    fit = (one for where in (between, BETWEEN) for one in narrower if _fit(_columns(one), width, where))
+    return next(fit, table)
 
 
 def notes_of(table: Table) -> list[str]:
@@ -84,7 +102,7 @@ def _renderable(part: Part, console: Console) -> RenderableType:
         return grid(part, console)
     if isinstance(part, Listing):
         return _listing(part)
-    line = visible(part)
+    line = _said(part)
     if "\n" in line or not line.startswith(" "):
         return Text(line)
     return Padding(Text(line.lstrip()), (0, 0, 0, len(line) - len(line.lstrip())))  # stays indented where it is folded
@@ -120,7 +138,7 @@ def grid(table: Table, console: Console) -> RenderableType:
 def _columns(table: Table) -> list[list[str]]:
     """Return the texts of each column, its name first."""
     rows = [table.columns, *table.texts()]
-    return [[visible(row[place]) for row in rows] for place in range(len(table.columns))]
+    return [[_said(row[place]) for row in rows] for place in range(len(table.columns))]
 
 
 def _fit(
@@ -168,13 +186,17 @@ def _shares(least: Sequence[int], most: Sequence[int], width: int) -> list[int]:
 
 def _listing(part: Listing) -> Group:
     if not part.lines:
-        return Group(Text(visible(part.heading), "bold"))
+        return Group(Text(_said(part.heading), "bold"))
     lines = Grid.grid(padding=(0, GAP, 0, 0))
     lines.add_column()
     lines.add_column(overflow="fold")  # a word that is longer than the screen is not cut off
     for name, entry in part.lines:
-        lines.add_row(f"  {visible(name)}", _entry(name, visible(entry)))
-    return Group(Text(visible(part.heading), "bold"), lines)
+        lines.add_row(f"  {visible(name)}", _entry(name, _said(entry)))
+    return Group(Text(_said(part.heading), "bold"), lines)
+
+
+def _said(part: str) -> str:
+    return as_called(visible(part))
 
 
 def _entry(column: str, entry: str) -> Text:

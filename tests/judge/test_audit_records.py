@@ -162,7 +162,9 @@ def test_the_command(tmp_path, capsys):
     assert main(["audit", "documents", "--json", *place]) == 0  # a document's mistakes are not ours
     found = json.loads(capsys.readouterr().out)
     assert {finding["subject"] for finding in found} == {"alsibahi2019", "chopra2018", "feldman2018", "rabanser2017"}
-    assert main(["audit", "approaches", "--document", "feldman2018", "--rule", "detached-gradient", *place]) == 0
+    assert (
+        main(["audit", "approaches", "--document", "feldman2018", "--rule", "detached-gradient", "--all", *place]) == 0
+    )
     out = capsys.readouterr().out
     assert "known" in out
     assert "attached-mu" in out

@@ -1,6 +1,9 @@
 """Everything that commands print fits 80 columns, with nothing cut off; where a record's numbers are shown."""
 
 import fnmatch
+import itertools
+import re
+import sys
 from collections import Counter
 from dataclasses import replace
 
@@ -11,6 +14,9 @@ from bench.cli import verdict
 from bench.cli.main import COMMANDS, UNFOLDED, main
 from bench.core.project import RESULTS
 from bench.core.store import Store
+from bench.core.text import as_called
+from bench.judge.ablation.definition import ablation
+from bench.judge.ablation.single_changes import MEASURING
 from bench.show.inputs import Inputs
 from bench.show.screens.summary import tables_with
 from bench.show.table import Table
@@ -177,3 +183,91 @@ def test_every_table_whose_numbers_a_record_changes_is_named():
 def test_tables_are_of_one_record(words, capsys):
     assert main(words) == 2
     assert "give the first letters" in capsys.readouterr().err
+
+
+# --- screens that fit a person ---------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def lines(terminal, monkeypatch, capsys):
+    """Return a function that runs a command on a terminal of 100 columns and returns its lines."""
+    monkeypatch.setenv("COLUMNS", "100")
+
+    def run(command):
+        assert main(command.split()) in (0, 3)
+        printed = capsys.readouterr().out
+        assert_fits(printed, 100)
+        return printed.splitlines()
+
+    return run
+
+
+def test_an_ablation_begins_with_its_answer_and_has_a_line_for_each_change(lines):
+    found = lines("ablation linear_bbb")
+    assert found[0] == "Where a reported number of linear_bbb comes from"
+    assert found[1].startswith("By the document's entropy it is")  # what the steps show, before the steps
+    kinds = [line.split()[1] for line in found if re.match(r"[a-z0-9-]+ +(alone|cumulative|control|variant) ", line)]
+    single_changes = [one for one in ablation("linear_bbb").single_changes if one.kind != MEASURING]
+    assert kinds == [one.kind for one in single_changes]
+    assert not any(line.startswith("normalised") for line in found)  # of pictures that show no digit
+    assert any(line.startswith("normalised") for line in lines("ablation linear_bbb --data-set noise_gaussian"))
+
+
+def test_all_ablations_fit_two_screens(lines):
+    found = lines("ablation --all")
+    assert found[0] == "What is each mistake of the documents worth?"
+    assert "Where a reported number of linear_bbb comes from" in found
+    assert "python" not in found[-1]
+    assert len(found) < 80
+
+
+def test_an_audit_shows_what_fails_and_counts_the_rest(lines):
+    shown, every = lines("audit documents"), lines("audit documents --all")
+    fails = [line for line in every if re.match(r"\w+ +fails ", line)]
+    assert shown[: len(fails)] == fails
+    assert shown[len(fails) + 1].startswith(f"documents: {len(fails)} fails")
+    assert len(shown) == len(fails) + 3
+    after = [second for first, second in itertools.pairwise(every) if re.match(r"\w+ +passes ", first)]
+    assert after
+    assert not any(line.startswith("    ") for line in after)  # a check that passes is one line
+    assert any("to do: " in line for line in lines("audit documents --rule kl-sign"))
+
+
+def test_a_table_shows_the_digits_first_and_what_is_asked_for(lines):
+    rows = [line for line in lines("table refusal") if line.startswith("mlp ")]
+    assert rows
+    assert all(" mnist " in line for line in rows)
+    chosen = lines("table refusal --data-set letters --column refused")
+    (heading,) = [line for line in chosen if line.startswith("approach")]
+    assert heading.split() == ["approach", "recipe", "data", "set", "refused"]
+    (row,) = [line for line in chosen if re.match("mlp +published +letters ", line)]
+    whole = lines("table refusal --data-set all --column refused")
+    assert row.split() in [line.split() for line in whole]
+    assert sum(line.startswith("mlp ") for line in whole) > len(rows)
+    assert len(lines("table papers")) > 100  # their data sets are not ours: nothing is left out
+
+
+def test_the_column_that_sorts_a_table_is_never_left_out(tables):
+    for name in ("methods", "methods_fashion"):
+        narrow = narrowed(tables[name], 100)
+        assert len(narrow.columns) < len(tables[name].columns), name  # some do not fit
+        assert {"place", "NLL"} <= set(narrow.columns), name
+
+
+@pytest.mark.parametrize("place", ["/usr/bin/bnn-bench", "/clone/bench/__main__.py"])
+def test_the_program_that_was_called_is_named(place, terminal, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", [place])
+    called, other = ("bnn-bench", "python -m bench")[:: 1 if place.endswith("bnn-bench") else -1]
+    with pytest.raises(SystemExit) as ended:
+        main([])  # alone, it shows the commands, each on one line
+    assert ended.value.code == 0
+    printed = capsys.readouterr().out
+    assert printed.startswith(f"usage: {called} COMMAND")
+    assert [line.split()[0] for line in printed.splitlines() if line.startswith("  ")][2:] == list(COMMANDS)
+    main(["ablation"])
+    main(["run", "mlp", "--sed", "1"])
+    said = capsys.readouterr().err + shown("see python -m bench list; python -m bench.judge.audit.libraries stays")
+    assert f"{called} list" in said
+    assert f"{called} run --help" in said
+    assert other not in said.replace("python -m bench.judge", "")
+    assert as_called("python -m benchmarks.throughput") == "python -m benchmarks.throughput"

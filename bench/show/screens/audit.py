@@ -18,16 +18,18 @@ if TYPE_CHECKING:
 INDENT = " " * 4
 
 
-def finding_lines(found: Finding) -> list[str]:
-    """Return the lines of a finding: severity, outcome, rule, subject; then detail, remedy and effect."""
+def finding_lines(found: Finding, is_whole: bool = True) -> list[str]:
+    """Return the lines of a finding: severity, outcome, rule, subject; if it is whole, detail, remedy and effect."""
     heading = f"{RULES[found.rule].severity:<10}  {found.outcome:<14}  {found.rule:<25}  {found.subject}"
-    return [heading, *_details(found.detail, found.remedy, found.effect)]
+    is_whole = is_whole and found.outcome != "passes"
+    return [heading, *(_details(found.detail, found.remedy, found.effect) if is_whole else ())]
 
 
-def check_lines(check: CheckLine) -> list[str]:
-    """Return the lines of a check of an approach: outcome, part, name, recipe; then detail and remedy."""
+def check_lines(check: CheckLine, is_whole: bool = True) -> list[str]:
+    """Return the lines of a check of an approach: outcome, part, name, recipe; if it is whole, detail and remedy."""
     heading = f"{check.outcome:<14}  {check.part:<8}  {check.name:<27}  {check.recipe}"
-    return [heading, *_details(check.detail, check.remedy, "")]
+    is_whole = (is_whole or check.outcome != "not applicable") and check.outcome != "passed"
+    return [heading, *(_details(check.detail, check.remedy, "") if is_whole else ())]
 
 
 def _details(detail: str, remedy: str, effect: str) -> list[str]:

@@ -35,6 +35,7 @@ ERRORS = (
     "held-out training images. Fits of 100, 150 and 300 epochs are the first epochs of longer fits, where these exist."
 )
 LETTERS = "letters"
+SPARE = ("refused", "ECE", "entropy", "NLL")  # columns that a narrow screen leaves out, the first one first
 MISTAKE_COLUMNS = {
     "accuracy, points": ((MNIST, "accuracy"), 100.0, Digits(decimals=2, signed=True)),
     "NLL": ((MNIST, "nll"), 1.0, Digits(decimals=3, signed=True)),
@@ -45,8 +46,13 @@ MISTAKE_COLUMNS = {
 def ablation_table(ablation: Ablation, found: Found, numbers: Numbers, data_sets: Sequence[str]) -> Table:
     """Return a row for each single change and data set: mnist, then `data_sets`."""
     protocol = " and ".join(sorted({source for source, _ in ablation.keys.values()}))
-    names = [name for name in TITLES if any(name == quantity for _, quantity in ablation.keys)]
+    shown = {quantity for place, quantity in ablation.keys if place in (MNIST, *data_sets)}
+    names = [name for name in TITLES if name in shown]
     rows = [_level(ablation, numbers, "published", data_set, names) for data_set in (MNIST, *data_sets)]
+    told = [
+        (single_change, [effect for (place, _), effect in given.items() if place in (MNIST, *data_sets)])
+        for single_change, given in found
+    ]
     for single_change, given in found:
         for data_set in (MNIST, *data_sets):
             mine = {quantity: given[place, quantity] for place, quantity in given if place == data_set}
@@ -58,7 +64,7 @@ def ablation_table(ablation: Ablation, found: Found, numbers: Numbers, data_sets
     if numbers.results.has_corrected(ablation.approach):
         rows += [_level(ablation, numbers, "corrected", data_set, names) for data_set in (MNIST, *data_sets)]
     columns = ["single change", "kind", "data set", "n", *(TITLES[name] for name in names)]
-    partial = [effect for _, given in found for effect in given.values() if effect.estimate]
+    partial = [effect for _, some in told for effect in some if effect.estimate]
     lost = dict.fromkeys(
         f"{missing_value.code}: {missing_value.reason}" for effect in partial for missing_value in seeds_lost(effect)
     )
@@ -77,11 +83,16 @@ def ablation_table(ablation: Ablation, found: Found, numbers: Numbers, data_sets
         rows,
         [
             *(f"*: {reason}" for reason in lost),
-            *(f"{single_change.name} ({single_change.kind}): {_title(single_change)}." for single_change, _ in found),
+            *(
+                f"{single_change.name} ({single_change.kind}): {_title(single_change)}."
+                for single_change, some in told
+                if some
+            ),
         ],
         conditions=conditions_text(numbers.results),
         origin=numbers.results.origin(),
         lines=as_lines(ablation, found),
+        spare=SPARE,
     )
 
 

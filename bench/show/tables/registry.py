@@ -18,7 +18,7 @@ from bench.plan.registry import group_of
 from bench.show.inputs import Inputs
 from bench.show.table import Table
 from bench.show.tables import lists
-from bench.show.tables.ablation import ablation_table, mistakes_table
+from bench.show.tables.ablation import SPARE, ablation_table, mistakes_table
 from bench.show.tables.alternatives import alternatives_table, end_results_against
 from bench.show.tables.answer import answer_table
 from bench.show.tables.blundell2015 import blundell_table
@@ -98,14 +98,14 @@ TABLES = (
         "methods",
         "Which method for uncertainty should I take?",
         methods_table,
-        spare=("MB", "NLL, moved", "NLL, turned", "noise", "place", "refused", "seeds", "ECE"),
+        spare=("MB", "NLL, moved", "NLL, turned", "noise", "refused", "seeds", "ECE"),
     ),
     TableKind(
         ON_CLOTHES,
         "Which method for uncertainty should I take, if it learns clothes?",
         clothes_table,
         "python -m bench run --group methods --task fashion makes records",
-        spare=("MB", "noise", "place", "refused", "seeds", "ECE"),
+        spare=("MB", "noise", "refused", "seeds", "ECE"),
     ),
     _declared(ACCURACY),
     _declared(OOD),
@@ -147,7 +147,7 @@ TABLES = (
         "What is each correction of * worth?",
         _ablations,
         names=lambda: (one.approach for one in (*chosen(()), *chosen(["blundell_bbb"]))),
-        spare=("refused", "ECE", "entropy", "NLL"),
+        spare=SPARE,
     ),
     TableKind("papers", "What do papers report? Context, never judged.", lambda _: lists.papers_table(load_papers())),
     TableKind(
