@@ -111,7 +111,7 @@ def test_the_end_names_the_row_of_an_approach_of_ones_own(changes, shown, monkey
     given = argparse.Namespace(
         profile=made.profile, approach_path=changes.get("approach_path"), results=OWN, device="cpu", precision="float32"
     )
-    last = ending([Result(made, "done", "", was_there=False)], 1, given, None)[-1].plain
+    last = ending([Result(made, "done", "", was_there=False)], 1, given)[-1].plain
     assert last == f"next: python -m bench {shown}"
 
 
