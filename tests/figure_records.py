@@ -8,27 +8,24 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 
 from bench.core.canonical import digest
 from bench.core.store import Store
 from bench.judge.claims import CLOSED_FORM, NATS_PER_BIT, load_claims, measured_key
-from bench.measure.metrics.ood import auroc
 from bench.show.figures.catalogue import render, survey
 from bench.show.figures.figure import Figure
 from bench.show.figures.style import NARROW, WIDTH
 from bench.show.inputs import Inputs
-from tests.show.conftest import described
 from tests.synthetic import record
 
-DRAWS, KEPT, ROWS, CLASSES = 8, 4, 40, 10
+ROWS = 40
 SETS = ("mnist", "noise_gaussian", "noise_uniform", "fashion_mnist", "letters")
 CLASSIFIERS = ("dropout_fcn", "pyro_hidden_layer", "pyro_random_module", "mlp", "linear_bbb", "mxnet_bbb")
 STEPS = {
     "dropout_fcn": "published+cross-entropy",
     "pyro_hidden_layer": "published+kl-sign",
 }  # single changes of ablations
-SCORED = ("pyro_random_module", "mlp", "linear_bbb")  # with per-row scores: figures of all six take long to draw
+SCORED = ("pyro_random_module", "mlp", "linear_bbb")  # with the answers to each picture
 
 
 def fill(root: Path, seeds: tuple[int, ...] = (0,), profile: str = "full") -> None:
@@ -39,13 +36,10 @@ def fill(root: Path, seeds: tuple[int, ...] = (0,), profile: str = "full") -> No
             store.write(_published(approach, seed, profile))
         for approach in CLASSIFIERS:
             for recipe in ("published", "corrected"):
-                make = {"published": _scores, "corrected": _answers}[recipe]
-                scores = make(approach, seed) if approach in SCORED else None
-                store.write(_common(approach, recipe, seed, profile, scores), scores)
+                scores = _answers(approach, seed) if approach in SCORED and recipe == "corrected" else None
+                store.write(_common(approach, recipe, seed, profile), scores)
         for approach, recipe in STEPS.items():
             store.write(_common(approach, recipe, seed, profile))
-        for approach in ("toy_mlp", "toy_bbb"):
-            store.write(_toy(approach, seed, profile))
 
 
 def _named(approach: str, recipe: str, protocol: str, seed: int, profile: str, **more: Any) -> dict[str, Any]:
@@ -74,16 +68,10 @@ def _published(approach: str, seed: int, profile: str) -> dict[str, Any]:
             epochs.setdefault(int(stage.partition(":")[2]), {})[key] = value
     last = max(epochs)
     log = [{"epoch": number, "seconds": 1.0, **epochs.get(number, {})} for number in range(1, last + 1)]
-    place = "mnist/heldout10k-of-train"
-    votes = [[28, 2, *[0] * 8], [10, 8, 7, 5, *[0] * 6]] * 4
-    uncertain = {"rows": [5, 7, 60, 8, 9, 10, 11, 12], "votes": votes, "scanned": 90}
-    arrays = {f"{place}/first_uncertain": uncertain} if approach in CLASSIFIERS[:2] else {}
-    return _named(approach, "published", "published", seed, profile, metrics=metrics, epochs=log, arrays=arrays)
+    return _named(approach, "published", "published", seed, profile, metrics=metrics, epochs=log)
 
 
-def _common(
-    approach: str, recipe: str, seed: int, profile: str, scores: dict[str, Any] | None = None
-) -> dict[str, Any]:
+def _common(approach: str, recipe: str, seed: int, profile: str) -> dict[str, Any]:
     """Return a record of the common protocol whose curves and metrics go together."""
     shift = 0.01 * seed + (0.02 if recipe == "corrected" else 0.0)
     wrong = 0.1 - shift  # share of the test images
@@ -96,17 +84,8 @@ def _common(
     )  # the mean over images; of each bin, wrong / doubt of it is wrong
     right = [None if value is None else 1 - (1 - value) * wrong / doubt for value in known]
     metrics = {"mnist/accuracy": 1 - wrong, "mnist/ece": abs(wrong - doubt)}
-    for name in SETS[1:]:
-        entropies = [scores[f"{one}/predictive_entropy"] for one in ("mnist", name)] if scores else []
-        metrics[f"{name}/auroc_predictive_entropy"] = auroc(*entropies) if entropies else 0.8 + shift
     coverage = np.linspace(0.01, 1, 30)
     risk = wrong * np.maximum(0, coverage - 0.4) / 0.6
-    shares = (0.0, 0.5, 0.75, 0.95, 1.0)
-    rows = [
-        {"fraction": share, "network": network, "accuracy": (0.9 + shift) * (1 - share**8) + 0.098 * share**8}
-        for share in shares
-        for network in (("mean", "30 draws") if share in (0.0, 0.5) else ("mean",))
-    ]
     arrays = {
         "mnist/reliability": {
             "accuracy": right,
@@ -116,30 +95,8 @@ def _common(
             "upper": edges[1:].tolist(),
         },
         "mnist/risk_coverage": {"coverage": coverage.tolist(), "risk": risk.tolist()},
-        "pruning": {"score": "|mu|/sigma", "rows": rows},
     }
-    timings = {"valid": recipe == "published", "fit_s": 40.0, "predict_s": 5.0, "predict_images": 10_000}
-    timings |= {"predict_draws": 1 if approach == "mlp" else 100}
-    return _named(approach, recipe, "common", seed, profile, metrics=metrics, arrays=arrays, timings=timings)
-
-
-def _scores(approach: str, seed: int) -> dict[str, Any]:
-    """Return per-row scores as the common protocol stores them; half of the kept rows are refused."""
-    noise = np.random.default_rng([seed, len(approach)])
-    draws = 1 if approach == "mlp" else DRAWS
-    found: dict[str, Any] = {}
-    for place, name in enumerate(SETS):
-        logits = noise.normal(0, 40, (draws, KEPT, CLASSES))
-        logits[:, ::2] = 0
-        logits[:, ::2, place] = 30
-        log_probs = logits - np.log(np.exp(logits - logits.max(-1, keepdims=True)).sum(-1, keepdims=True))
-        found[f"{name}/draws"] = (log_probs - logits.max(-1, keepdims=True)).astype(np.float16)
-        entropy = noise.uniform(0, 1 if name == "mnist" else 2.3, ROWS)
-        found[f"{name}/predictive_entropy"] = entropy.astype(np.float16)
-        found[f"{name}/max_probability"] = noise.uniform(0.9, 1, ROWS).astype(np.float16)
-        found[f"{name}/predicted"] = np.zeros(ROWS, np.int8)
-        found[f"{name}/label"] = np.full(ROWS, 0 if name == "mnist" else -1, np.int8)
-    return found
+    return _named(approach, recipe, "common", seed, profile, metrics=metrics, arrays=arrays)
 
 
 def _answers(approach: str, seed: int) -> dict[str, Any]:
@@ -153,19 +110,6 @@ def _answers(approach: str, seed: int) -> dict[str, Any]:
         found[f"{name}/predicted"] = np.zeros(rows, np.int8)
         found[f"{name}/label"] = np.full(rows, 0 if name == "mnist" else -1, np.int8)
     return found
-
-
-def _toy(approach: str, seed: int, profile: str) -> dict[str, Any]:
-    def curve(reach: float) -> dict[str, Any]:
-        x = np.linspace(-reach, reach, 41)
-        mean = np.cos(x) + seed
-        width = 1.0 if approach == "toy_bbb" else 0.0
-        named = {"x": x, "mean": mean, "lower": mean - width, "upper": mean + width}
-        return {name: values.tolist() for name, values in named.items()}
-
-    metrics = {"toy/band_width_near": 2.0, "toy/band_width_far": 4.0} if approach == "toy_bbb" else {}
-    arrays = {"toy/near": curve(5.0), "toy/far": curve(100.0)}
-    return _named(approach, "published", "common", seed, profile, metrics=metrics, arrays=arrays)
 
 
 def assert_drawn(figure: Figure) -> None:
@@ -186,16 +130,13 @@ def assert_drawn(figure: Figure) -> None:
 def filled(root: Path) -> Path:
     """Write what every figure needs under a folder, and return the folder.
 
-    Records of every approach; test errors of two epochs of two approaches after Blundell et al. 2015; one posterior.
+    Records of every approach; test errors of two epochs of two approaches after Blundell et al. 2015.
     """
     fill(root)
     store = Store(root)
     for approach in ("blundell_sgd", "blundell_bbb"):
         epochs = [{"epoch": epoch, "seconds": 1.0, "mnist/test10k/error": 0.02 + 0.01 / epoch} for epoch in (1, 2)]
         store.write(_named(approach, "published", "published", 0, "full", epochs=epochs))
-    tensors = {"mu": torch.linspace(-0.2, 0.2, 800), "sigma": torch.full((800,), 0.05)}
-    fit_key = _fit_key("mxnet_bbb", "published", 0)
-    store.write_tensors(store.fit_path(fit_key, "posterior"), tensors, described(fit_key))
     return root
 
 

@@ -36,7 +36,7 @@ COMMANDS = (
     "predict three.png",
     "predict three.png --recipe corrected --rule strict --figure answers.png",
     "figures --list",
-    "figures accuracy --to figures",
+    "figures mistakes --to figures",
     "report --output report/index.html",
     "audit --rules",
     "audit records",

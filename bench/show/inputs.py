@@ -9,11 +9,8 @@ from itertools import compress
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
-import numpy as np
 from msgspec import structs
-from numpy.typing import NDArray
 
-from bench.core.errors import BenchError
 from bench.core.folder import Problem
 from bench.core.records import DerivedMetrics, Record
 from bench.core.row_scores import Scores
@@ -221,10 +218,6 @@ class Inputs:
             self._scores[record.key] = store.scores(named)
         return self._scores[record.key]
 
-    def scored(self, approach: str) -> Record | None:
-        """Return an approach's first published x common record with per-row scores, None if there is none."""
-        return next((record for record in self.finished(approach) if self.scores(record)), None)
-
     def conditions(self, shown: Iterable[Record | Samples]) -> str:
         """Return the end of a figure's caption: profile, device, precision, and the seeds of what it shows."""
         seeds = {seed for one in shown for seed in (one.by_seed if isinstance(one, Samples) else (one.seed,))}
@@ -234,15 +227,3 @@ class Inputs:
         """Return the sentence that no record of `what` is finished."""
         where = f"profile {self.profile}, {self.device}, {self.precision}"
         return f"there is no finished record of {what} ({where}); python -m bench run makes it"
-
-
-def images(name: str, seed: int) -> NDArray[np.float32] | str:
-    """Return a data set's pixels [N, 28, 28], or why it is not there. They are in [0, 1]; noise may lie outside."""
-    from bench.data.manifest import OOD_NAMES  # imported here: images need PyTorch, tables do not
-    from bench.data.splits import load_ood, load_split
-
-    try:
-        split = load_ood(name, seed) if name in OOD_NAMES else load_split(name, seed)
-    except BenchError as error:
-        return str(error)
-    return np.asarray(split.x.numpy()).reshape(-1, 28, 28)

@@ -151,7 +151,7 @@ def lines(capsys):
         (["run", "mlp", "--time-limit", "٣"], "not a positive number"),
         (["figures", "reliabilty"], "unknown figure 'reliabilty'"),
         (["figures", "--format", "gif"], "unknown format 'gif'"),
-        (["figures", "roc", "--baseline", "none"], "figure 'roc' cannot be drawn: there is no finished record"),
+        (["figures", "sure", "--baseline", "none"], "figure 'sure' cannot be drawn: there is no finished record"),
     ],
 )
 def test_nonsense_is_one_line_and_exit_code_2(arguments, message, tmp_path, capsys):

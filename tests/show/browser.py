@@ -5,6 +5,29 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from bench.show.figures.figure import Figure
+from bench.show.figures.style import canvas
+from bench.show.figures.svg import mark
+
+BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+OPTIONS = (
+    "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
+    "--disable-component-update --disable-sync --disable-dev-shm-usage"
+)
+
+
+def marked() -> Figure:
+    """Return a figure with two marks."""
+
+    def draw() -> Any:
+        drawing = canvas(height=1.0)
+        axes = drawing.subplots()
+        axes.plot([0], [0], "o", gid=mark(("mlp", "ordinary"), "mlp: 5 %"))
+        axes.plot([1], [0], "o", gid=mark(("linear_bbb",), "linear_bbb: 6 %"))
+        return drawing
+
+    return Figure("made-up", "Two marks", "Two marks.", "field", draw)
+
 
 def show(browser: Any, width: int, **features: str) -> None:
     """Set the width of the window in CSS pixels, and the reader's preferences, such as the colour scheme."""

@@ -1,4 +1,10 @@
-"""For the tests of predict: pictures, a results folder, and posteriors with known probabilities in it."""
+"""For the tests of predict: pictures, and posteriors with known probabilities. For those of the page: a browser."""
+
+import dataclasses
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -8,8 +14,13 @@ from bench.core.canonical import digest
 from bench.core.fits import FitInfo
 from bench.core.records import NetworkSize, Provenance, Timings
 from bench.core.store import Store
+from bench.show.inputs import Inputs
+from bench.show.page.build import write_report
+from bench.show.page.content import collect
 from tests import synthetic
 from tests.drawings import THREE, save, strokes
+from tests.show.browser import BROWSERS, OPTIONS, drain, marked, show
+from tests.synthetic import HOSTILE, write_records
 
 MLP = {
     "hidden1.weight": (400, 784),
@@ -69,3 +80,41 @@ def four(tmp_path_factory):
     """Return the path of a drawn 4."""
     points = ((0.7, 0), (0.1, 0.6), (0.9, 0.65), (0.65, 0.3), (0.65, 1))
     return save(tmp_path_factory.mktemp("pictures") / "four.png", 1 - strokes(points))
+
+
+@pytest.fixture(scope="session")
+def page(tmp_path_factory) -> Path:
+    root = tmp_path_factory.mktemp("results")
+    write_records(root, reason=HOSTILE)
+    path = root / "report" / "index.html"
+    content = dataclasses.replace(collect(Inputs(root), with_figures=False), figures=[marked()])
+    write_report(content, path)
+    return path
+
+
+@pytest.fixture(scope="session")
+def browser(tmp_path_factory) -> Iterator[Any]:
+    program = next(filter(None, map(shutil.which, BROWSERS)), None)
+    driver = shutil.which("chromedriver")
+    if program is None or driver is None:
+        pytest.skip("no Chromium with its chromedriver is installed")
+    from selenium import webdriver  # the tests that need it skip where it is not installed
+
+    options = webdriver.ChromeOptions()
+    options.binary_location = program
+    for option in [*OPTIONS.split(), f"--user-data-dir={tmp_path_factory.mktemp('profile')}"]:
+        options.add_argument(option)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
+    started = webdriver.Chrome(options=options, service=webdriver.ChromeService(driver))
+    yield started
+    started.quit()
+
+
+@pytest.fixture
+def opened(browser, page) -> Any:
+    show(browser, 1280, prefers_reduced_motion="reduce")  # a click does not wait for a page that still scrolls
+    browser.get("about:blank")
+    drain(browser)
+    browser.get(page.as_uri())
+    browser.execute_script("document.querySelectorAll('details').forEach((box) => { box.open = true })")
+    return browser

@@ -177,16 +177,17 @@ def test_only_mine_are_the_rows_of_the_users_records(folders, capsys):
 
 def test_figures_show_the_users_approach_under_its_name(folders):
     own, baseline = folders
+    bins = {"accuracy": [0.9], "confidence": [0.8], "count": [100], "lower": [0.0], "upper": [1.0]}
+    Store(own).write(of_accuracy("my_net", 0.96, seed=1, arrays={"mnist/reliability": bins}))
     read = Inputs(own, *FULL, baseline)
     assert "mine: my_net" in read.classifiers()
     assert {"mine: my_net", "mlp"} <= set(read.results.approaches)
     assert read.with_baseline.said(read.results.records) == "Yours: mlp published x common."
-    assert read.scored("mine: my_net") is None
     found, absent = catalogue.survey(read)
-    (accuracy,) = [figure for figure in found if figure.name == "accuracy"]
+    (reliability,) = [figure for figure in found if figure.name == "reliability"]
     with style():
-        labels = [text.get_text() for text in accuracy.draw().axes[0].get_yticklabels()]
-    assert labels == ["mlp", "mine: my_net"]
+        titles = [axes.get_title("left") for axes in reliability.draw().axes]
+    assert [title for title in titles if title] == ["mine: my_net"]
     assert not any("my_net" in item.name for item in [*found, *absent])  # names of files, in which a colon harms
 
 

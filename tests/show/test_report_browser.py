@@ -1,67 +1,19 @@
 """The report in a real browser: no error, no request, sorting and filters by mouse and keyboard, no overflow."""
 
 import csv
-import shutil
-from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
 
 import pytest
 
 from bench.core.project import TOP
-from bench.show.inputs import Inputs
-from bench.show.page.build import write_report
-from bench.show.page.content import collect
-from tests.show.browser import column, drain, requested, show
-from tests.synthetic import HOSTILE, write_records
+from tests.show.browser import column, requested, show
 
-webdriver = pytest.importorskip("selenium.webdriver", reason="selenium is not installed (extra 'browser')")
+pytest.importorskip("selenium.webdriver", reason="selenium is not installed (extra 'browser')")
 
 Keys = pytest.importorskip("selenium.webdriver.common.keys").Keys
 Select = pytest.importorskip("selenium.webdriver.support.select").Select
 WebDriverWait = pytest.importorskip("selenium.webdriver.support.wait").WebDriverWait
 
 AXE = TOP / "node_modules" / "axe-core" / "axe.min.js"
-BROWSERS = ("chromium", "chromium-browser", "google-chrome")
-OPTIONS = (
-    "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
-    "--disable-component-update --disable-sync --disable-dev-shm-usage"
-)
-
-
-@pytest.fixture(scope="module")
-def page(tmp_path_factory) -> Path:
-    root = tmp_path_factory.mktemp("results")
-    write_records(root, reason=HOSTILE)
-    path = root / "report" / "index.html"
-    write_report(collect(Inputs(root), with_figures=False), path)
-    return path
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory) -> Iterator[Any]:
-    program = next(filter(None, map(shutil.which, BROWSERS)), None)
-    driver = shutil.which("chromedriver")
-    if program is None or driver is None:
-        pytest.skip("no Chromium with its chromedriver is installed")
-    options = webdriver.ChromeOptions()
-    options.binary_location = program
-    for option in [*OPTIONS.split(), f"--user-data-dir={tmp_path_factory.mktemp('profile')}"]:
-        options.add_argument(option)
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
-    started = webdriver.Chrome(options=options, service=webdriver.ChromeService(driver))
-    yield started
-    started.quit()
-
-
-@pytest.fixture
-def opened(browser, page) -> Any:
-    show(browser, 1280, prefers_reduced_motion="reduce")  # a click does not wait for a page that still scrolls
-    browser.get("about:blank")
-    drain(browser)
-    browser.get(page.as_uri())
-    browser.execute_script("document.querySelectorAll('details').forEach((box) => { box.open = true })")
-    return browser
 
 
 def test_it_opens_without_an_error_or_a_request(opened, page):
@@ -262,21 +214,13 @@ def test_the_theme_follows_the_system_until_it_is_chosen(opened):
     assert paper() == light
 
 
-def test_the_findings_are_printed_with_their_numbers(opened):
-    opened.execute_script("document.querySelectorAll('details').forEach((box) => { box.open = false })")
-    folds = "return [...document.querySelectorAll('details[open]')].map((box) => box.className)"
-    opened.execute_script("window.dispatchEvent(new Event('beforeprint'))")
-    assert opened.execute_script(folds) == ["proof"] * 3  # one for each finding
-    opened.execute_script("window.dispatchEvent(new Event('afterprint'))")
-    assert opened.execute_script(folds) == []
-
-
 @pytest.mark.parametrize("width", [360, 800, 1280])
 def test_nothing_overflows(opened, width):
     show(opened, width)
     opened.execute_script("document.querySelectorAll('details').forEach((box) => { box.open = true })")
     script = """return [...document.querySelectorAll('main *')]
-        .filter((node) => !node.closest('.scroll *, .unseen') && node.getBoundingClientRect().right > innerWidth + 1)
+        .filter((node) => !node.closest('.scroll *, .pan *, .unseen'))
+        .filter((node) => node.getBoundingClientRect().right > innerWidth + 1)
         .map((node) => node.outerHTML)"""
     assert opened.execute_script(script) == []
     assert opened.execute_script("return document.documentElement.scrollWidth") <= width

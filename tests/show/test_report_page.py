@@ -8,8 +8,6 @@ import threading
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote
-from xml.etree import ElementTree
 
 import pytest
 from msgspec import structs
@@ -28,10 +26,11 @@ from bench.show.page.grid import Strip, strip
 from bench.show.page.images import Drawings
 from bench.show.page.links import anchor
 from bench.show.tables.registry import TABLES
+from tests.show.browser import marked
 from tests.synthetic import HOSTILE, write_records
 
 CLAIM = load_claims()[1]  # a training accuracy
-MOST_BYTES = 4_000_000
+MOST_BYTES = 2_100_000
 
 
 class Page(HTMLParser):
@@ -95,7 +94,8 @@ def test_what_records_and_figures_say_is_never_markup(written, page):
     assert text.count("<script") == 1
     assert HOSTILE in page.said
     assert "49" not in HOSTILE
-    assert HOSTILE in str(page.tag("img")[0]["alt"])
+    drawings = [found for found in page.tag("svg") if found.get("role") == "img" and found.get("viewbox")]
+    assert any(HOSTILE in str(found["aria-label"]) for found in drawings)
 
 
 def test_nothing_is_asked_of_another_host(written, page):
@@ -204,19 +204,16 @@ def test_a_strip_is_drawn_in_margins():
     assert strip(verdict(0.1, 0.0)) is None  # no margin is declared where digits decide
 
 
-def test_drawings_are_data_without_ids_of_the_page():
-    (image,) = Drawings([drawn()]).images()
-    assert image.address.startswith("data:image/svg+xml,")
-    assert not set("'#&\n") & set(image.address)
-    svg = unquote(image.address.partition(",")[2])
-    assert svg.startswith("<?xml")
-    assert (image.width, image.height) == (192, 96)  # 2 x 1 inches of 96 pixels
-    root = ElementTree.fromstring(svg.encode())
-    paths = [node.get("d", "") for node in root.iter("{http://www.w3.org/2000/svg}path")]
-    assert paths
-    assert not any(re.search(r"\.\d{2}", path) for path in paths)  # 0.1 of a point is enough
-    ids = {node.get("id") for node in root.iter()}
-    assert set(re.findall(r"(?:url\(|href=\")#([\w-]+)", svg)) <= ids  # what is referred to is kept
+def test_a_drawing_is_an_element_of_the_page_and_the_tab_key_reaches_only_its_first_mark():
+    one, other = Drawings([marked(), marked()]).images()
+    assert str(one.wide).startswith('<svg role="group" aria-label="')
+    assert re.findall(r'tabindex="(-?\d)" role="img"', one.wide) == ["0", "-1"]
+    assert re.findall(r"<title>(.*?)</title>", one.wide) == ["mlp: 5 %", "linear_bbb: 6 %"]
+    assert "style=" not in one.wide  # the page's content policy refuses it
+    assert not set(re.findall(r' id="(.*?)"', one.wide)) & set(re.findall(r' id="(.*?)"', other.wide))
+    (plain,) = Drawings([drawn()]).images()
+    assert str(plain.wide).startswith('<svg role="img" aria-label="')
+    assert "tabindex" not in plain.wide
 
 
 def test_an_error_ends_what_is_being_drawn():
@@ -228,12 +225,25 @@ def test_an_error_ends_what_is_being_drawn():
     assert set(multiprocessing.active_children()) <= others
 
 
-def test_a_drawing_for_narrow_pages_stands_beside_the_wide_one():
-    both = dataclasses.replace(drawn(), narrow=drawn().draw)
-    (image,) = Drawings([both]).images()
-    assert image.narrow.startswith("data:image/svg+xml,")
-    assert not re.search(r"\s|,$", image.narrow)  # either would end the address in `srcset`
-    assert Drawings([drawn()]).images()[0].narrow == ""
+def test_a_drawing_for_narrow_pages_has_other_ids_than_the_wide_one():
+    (image,) = Drawings([dataclasses.replace(drawn(), narrow=drawn().draw)]).images()
+    assert image.narrow is not None
+    ids = re.findall(r' id="(.*?)"', image.wide + image.narrow)
+    assert len(ids) == len(set(ids)) > 0
+    assert Drawings([drawn()]).images()[0].narrow is None
+
+
+def test_the_picture_for_posts_is_the_first_figure(content, tmp_path, monkeypatch):
+    monkeypatch.setattr("bench.show.page.build.project_urls", lambda: {"Page": "https://x.org/p/"})
+    shown = dataclasses.replace(content, figures=[drawn("sure", "field")])
+    files = write_report(shown, tmp_path / "index.html", ["html"])
+    assert files == [tmp_path / "index.html", tmp_path / "social.png"]
+    assert files[1].read_bytes().startswith(b"\x89PNG")
+    found = Page(files[0].read_text(encoding="utf-8")).tag("meta")
+    said = {str(one.get("property", one.get("name"))): one.get("content") for one in found}
+    assert said["og:image"] == "https://x.org/p/social.png"
+    assert said["og:image:alt"] == HOSTILE
+    assert said["description"] == said["og:description"] != ""
 
 
 def test_every_table_is_on_the_page(content, page):

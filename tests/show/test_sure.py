@@ -130,8 +130,10 @@ def test_the_figure_shows_a_mark_for_each_network_and_follows_the_colour_scheme(
         with style():
             svg = printed(draw(), "svg").decode()
         assert "prefers-color-scheme:dark" in svg
-        assert "'DejaVu Sans', Verdana, sans-serif" in svg
+        assert "'DejaVu Sans',Verdana,sans-serif" in svg
         assert ">100 %<" in svg
+        assert svg.count('<g class="mark" data-names="mlp,') == len(figure.KINDS)
+        assert "is 99 % sure of 100.0 %</title>" in svg
 
 
 def test_a_row_at_the_threshold_is_sure():

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -21,7 +22,7 @@ from bench.core.records import Record
 from bench.core.toml import Text
 from bench.judge.claims import Claim, ClaimRow
 from bench.judge.results import Results
-from bench.judge.samples import Samples, metrics_of
+from bench.judge.samples import metrics_of
 from bench.judge.shorter import records_of, siblings
 from bench.judge.stats.rule import Verdict, judge_family
 from bench.measure.metrics.epochs import mean_of_last
@@ -141,27 +142,29 @@ def paper_verdicts(claims: Sequence[PaperClaim], results: Results) -> list[Paper
     Holm's procedure adjusts the p-values over all numbers that a source prints with this interpretation, measured or
     not. There is no adjustment over interpretations: each is another claim that the same words can mean.
     """
+
+    @cache  # many claims are of one trained run
+    def records(approach: str, recipe: str) -> list[Record]:
+        return [with_mean_of_last(one) for one in records_of(results, approach, recipe, "published")]
+
     families: dict[tuple[str, str], list[tuple[PaperClaim, ClaimRow]]] = {}
     for claim in claims:
+        others = siblings(results, claim.approach, claim.recipe, "published")
+        found = [records(claim.approach, recipe) for recipe in (claim.recipe, *others)]
         for name, metric in claim.metrics.items():
-            families.setdefault((claim.source, name), []).append((claim, _row(claim, metric, results)))
-    found = {}
+            families.setdefault((claim.source, name), []).append((claim, _row(claim, metric, found)))
+    judged = {}
     for (_, name), family in families.items():
         verdicts = judge_family([row for _, row in family])
         for (claim, _), verdict in zip(family, verdicts, strict=True):
-            found[claim.paper.id, name] = PaperVerdict(claim, name, verdict)
-    return [found[claim.paper.id, name] for claim in claims for name in claim.metrics]
+            judged[claim.paper.id, name] = PaperVerdict(claim, name, verdict)
+    return [judged[claim.paper.id, name] for claim in claims for name in claim.metrics]
 
 
-def _row(claim: PaperClaim, metric: str, results: Results) -> ClaimRow:
-    """Return a number as a claim, with what its fits measured, and those of other recipes of the approach."""
-
-    def read(recipe: str) -> Samples:
-        records = records_of(results, claim.approach, recipe, "published")
-        return metrics_of([with_mean_of_last(one) for one in records], f"mnist/test10k/{metric}")
-
-    others = map(read, siblings(results, claim.approach, claim.recipe, "published"))
-    return ClaimRow(_as_claim(claim, metric), read(claim.recipe), tuple(others))
+def _row(claim: PaperClaim, metric: str, found: Sequence[Sequence[Record]]) -> ClaimRow:
+    """Return a number as a claim, with what its fits (the first of `found`) and those of other recipes measured."""
+    mine, *others = (metrics_of(records, f"mnist/test10k/{metric}") for records in found)
+    return ClaimRow(_as_claim(claim, metric), mine, tuple(others))
 
 
 def with_mean_of_last(record: Record) -> Record:

@@ -9,29 +9,20 @@ from types import ModuleType
 
 from bench.core.files import write_atomically
 from bench.show.figures import (
-    accuracy,
     changes,
-    cost,
-    detection,
-    digits,
-    feldman,
     forest,
     learning,
     methods,
-    pruning,
-    rabanser,
     sure,
     training,
     uncertainty,
-    votes,
 )
 from bench.show.figures.figure import Absent, Figure
 from bench.show.figures.style import printed, style
 from bench.show.inputs import Inputs
 
 FORMATS = ("svg", "png")
-MODULES: tuple[ModuleType, ...] = (sure, changes, methods, accuracy, digits, votes, feldman, rabanser)
-MODULES += (training, forest, uncertainty, detection, pruning, learning, cost)
+MODULES: tuple[ModuleType, ...] = (sure, forest, changes, methods, training, uncertainty, learning)
 """In the order of their figures. The function `make` of each gives its figures, or why they are absent."""
 
 

@@ -1,4 +1,4 @@
-"""How the accuracy changes, with intervals over paired seeds: by each mistake, and by each change of an ablation."""
+"""How the accuracy changes when each mistake is corrected, with intervals over paired seeds."""
 
 from __future__ import annotations
 
@@ -6,18 +6,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from bench.judge.ablation.effects import effects
-from bench.judge.ablation.selection import chosen
-from bench.judge.ablation.single_changes import MNIST, Ablation
+from bench.core.text import counted
 from bench.judge.comparison import Estimate
 from bench.judge.results import described
 from bench.show.figures.figure import FIELD, Absent, Figure
-from bench.show.figures.style import COLOURS, FAINT, NARROW, REPORTED, SMALL, WIDTH, Drawing, canvas
+from bench.show.figures.style import COLOURS, FAINT, NARROW, READABLE, REPORTED, WIDTH, Drawing, canvas
+from bench.show.figures.svg import mark
 from bench.show.inputs import Inputs
 from bench.show.tables.ablation import mistakes
 
 MISTAKES, TITLE = "mistakes", "How much does each mistake change? Test accuracy when it alone is corrected"
-WHAT = (MNIST, "accuracy")
 LINEAR = 1.0  # points to either side of zero that are drawn to scale; beyond, the axis is logarithmic
 TICKS, NARROW_TICKS = (-10, -3, -1, 0, 1, 3, 10), (-10, -1, 0, 1, 10)
 CLEAR = COLOURS[0]  # of an interval that excludes zero
@@ -39,52 +37,16 @@ class Change:
 
 
 def make(inputs: Inputs) -> Iterator[Figure | Absent]:
-    """Give the figure of the mistakes, then one for each approach that has an ablation with accuracies."""
-    yield _mistakes(inputs)
-    for ablation in chosen(()):
-        yield from _ablation(inputs, ablation)
-
-
-def _mistakes(inputs: Inputs) -> Figure | Absent:
+    """Give the figure."""
     changes = [Change(one.approach, one.single_change.name, one.accuracy) for one in mistakes(inputs) if one.accuracy]
     if not changes:
-        return Absent(MISTAKES, TITLE, FIELD, "no change is measured; python -m bench ablation NAME --run does")
+        yield Absent(MISTAKES, TITLE, FIELD, "no change is measured; python -m bench ablation NAME --run does")
+        return
     caption = f"Corrected minus published, all other mistakes left. {EXPLAINED} Common protocol."
-    return _figure(inputs, MISTAKES, TITLE, caption, changes)
-
-
-def _ablation(inputs: Inputs, ablation: Ablation) -> Iterator[Figure | Absent]:
-    name, title = f"ablation-{ablation.approach}", f"What each change does to the test accuracy of {ablation.approach}"
-    found = [
-        (single_change, given[WHAT]) for single_change, given in effects(ablation, inputs.numbers) if WHAT in given
-    ]
-    changes = [
-        Change(single_change.name, single_change.kind, effect.estimate)
-        for single_change, effect in found
-        if effect.estimate
-    ]
-    if not found:
-        return
-    if not changes:
-        reason = f"no change is measured; python -m bench ablation {ablation.approach} --run does"
-        yield Absent(name, title, FIELD, reason)
-        return
-    absent = [
-        f"{single_change.name} ({single_change.kind})" for single_change, effect in found if effect.estimate is None
-    ]
-    without = f" Not measured: {', '.join(absent)}." if absent else ""
-    caption = (
-        "Share of the test images classified right, mean probability of 100 draws, as in the table's column "
-        f"accuracy, from the same seeds. {EXPLAINED}{without}"
-    )
-    yield _figure(inputs, name, title, caption, changes)
-
-
-def _figure(inputs: Inputs, name: str, title: str, caption: str, changes: Sequence[Change]) -> Figure:
     seeds = {seed for change in changes for seed in change.estimate.first.by_seed}
     conditions = described((inputs.profile, inputs.device, inputs.precision), seeds)
     wide, narrow = (partial(draw_changes, changes, width) for width in (WIDTH, NARROW))
-    return Figure(name, title, f"{caption} {conditions}", FIELD, wide, narrow=narrow)
+    yield Figure(MISTAKES, TITLE, f"{caption} {conditions}", FIELD, wide, narrow=narrow)
 
 
 def draw_changes(changes: Sequence[Change], width: float = WIDTH) -> Drawing:
@@ -97,11 +59,12 @@ def draw_changes(changes: Sequence[Change], width: float = WIDTH) -> Drawing:
         points, interval = 100 * change.estimate.difference, change.estimate.interval()
         is_clear = change.estimate.excludes_zero
         colour = CLEAR if is_clear else REPORTED
+        text = f"{points:+.2f}" if is_narrow else f"{points:+.2f}, n = {change.estimate.n}"
+        known = mark((change.subject,), f"{change.subject}, {change.name}: {_said(change.estimate)}")
         if interval is not None:
-            axes.plot([100 * end for end in interval], [row, row], color=colour, linewidth=1.6)
-        axes.plot(points, row, "o" if is_clear else "|", color=colour, markersize=6)
-        text = f"{points:+.2f}, n = {change.estimate.n}"
-        axes.annotate(text, (1, row), xycoords=("axes fraction", "data"), va="center", ha="right", fontsize=SMALL)
+            axes.plot([100 * end for end in interval], [row, row], color=colour, linewidth=1.6, gid=known)
+        axes.plot(points, row, "o" if is_clear else "|", color=colour, markersize=6, gid=known)
+        axes.annotate(text, (1, row), xycoords=("axes fraction", "data"), va="center", ha="right", fontsize=READABLE)
     between = "\n" if is_narrow else ": "
     axes.set_yticks(range(len(changes)), [f"{one.subject}{between}{one.name}" for one in changes])
     axes.set_ylim(len(changes) - 0.5, -0.5)
@@ -111,5 +74,14 @@ def draw_changes(changes: Sequence[Change], width: float = WIDTH) -> Drawing:
     ticks = NARROW_TICKS if is_narrow else TICKS
     axes.set_xticks(ticks, [f"{tick:+g}" if tick else "0" for tick in ticks])
     axes.minorticks_off()
-    axes.set_xlabel("change of the accuracy [percentage points]")
+    axes.tick_params(labelsize=READABLE)
+    what = "change" if is_narrow else "change of the accuracy"
+    axes.set_xlabel(f"{what} [percentage points]", fontsize=READABLE)
     return drawing
+
+
+def _said(estimate: Estimate) -> str:
+    """Return a change with its interval in words."""
+    interval = estimate.interval()
+    within = "" if interval is None else f", 95 % interval {100 * interval[0]:+.2f} to {100 * interval[1]:+.2f}"
+    return f"{100 * estimate.difference:+.2f} percentage points{within}, {counted(estimate.n, 'seed')}"

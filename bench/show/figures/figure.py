@@ -1,4 +1,4 @@
-"""What a figure is before it is drawn, and what several share: panels in rows, labels apart, images in a mosaic."""
+"""What a figure is before it is drawn, and what several share: panels in rows, labels apart, an image."""
 
 from __future__ import annotations
 
@@ -37,7 +37,6 @@ class Absent:
 
 
 Pixels = NDArray[np.float32]
-SIDE = 28  # pixels of an image's side
 
 
 def small_multiples(count: int, height: float, across: str, up: str, columns: int = 3) -> tuple[Drawing, list[Axes]]:
@@ -70,28 +69,6 @@ def spread(values: Sequence[float], gap: float) -> list[float]:
     placed = np.empty(len(values))
     placed[order] = isotonic_regression(np.array(values)[order] - steps).x + steps
     return [float(place) for place in placed]
-
-
-def mosaic(images: Pixels, columns: int, gap: tuple[int, int]) -> tuple[Pixels, list[tuple[float, float]]]:
-    """Put images [N, 28, 28] side by side on white paper, ink dark.
-
-    Args:
-        images: pixels in [0, 1], 1 is ink.
-        columns: how many in a row.
-        gap: white pixels (below, to the right of) each image.
-
-    Returns:
-        One picture in [0, 1], 1 white, and the place (x, y) of the middle of each image's lower edge.
-    """
-    below, right = gap
-    rows = -(-len(images) // columns)
-    paper = np.ones((rows * (SIDE + below), columns * (SIDE + right) - right), np.float32)
-    places = []
-    for number, image in enumerate(images):
-        top, left = number // columns * (SIDE + below), number % columns * (SIDE + right)
-        paper[top : top + SIDE, left : left + SIDE] = 1 - np.clip(image, 0, 1)
-        places.append((left + (SIDE - 1) / 2, top + SIDE - 0.5))
-    return paper, places
 
 
 def show_image(axes: Axes, image: Pixels) -> None:

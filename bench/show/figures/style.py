@@ -7,6 +7,8 @@ import io
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
+from bench.show.figures.svg import compact
+
 if TYPE_CHECKING:
     import matplotlib.axes
     import matplotlib.figure
@@ -26,10 +28,13 @@ LINES: tuple[LineStyle, ...] = ("-", "--", "-.", ":", (0, (5, 1)), (0, (3, 1, 1,
 REPORTED = "#7F7F7F"  # what a document reports, always grey
 FAINT = "#BBBBBB"  # what is there for comparison
 INK = "#333333"
-WIDTH = 7.2  # of a figure, inches: shown 700 pixels wide, its smallest text is 9 pixels high
+SOFT = "#59636e"  # of text that says less
+WIDTH = 7.2  # of a figure, inches: 691 pixels
 DARK = {
     "#000000": "#f0f6fc",
     "#333333": "#d1d7e0",
+    "#59636e": "#9198a1",
+    "#a34700": "#ff8c3a",
     "#7f7f7f": "#9198a1",
     "#b0b0b0": "#656c76",
     "#bbbbbb": "#3d444d",
@@ -40,7 +45,8 @@ DARK = {
 }
 """Colours of a drawing, and what stands for them if the reader's screen is dark. Others do for both."""
 NARROW = 3.7  # of a figure for a page as narrow as a telephone: 355 pixels
-SMALL = 7.0  # smallest text, points
+SMALL = 7.0  # smallest text, points: 9 pixels
+READABLE = 9.0  # text of the figures that show findings: 12 pixels
 
 _FIXED = {
     "dropout_fcn": 0,
@@ -123,27 +129,36 @@ def printed(drawing: Drawing, form: str, dpi: float = 150) -> bytes:
 
     `dpi`: dots per inch of a PNG; the layout of an SVG does not depend on it.
     """
-    from matplotlib.backends.backend_svg import FigureCanvasSVG
-
+    if form == "svg":
+        return standalone(as_svg(drawing)).encode()
     buffer = io.BytesIO()
-    if form == "svg":  # `savefig` would draw everything twice, first for the layout alone
-        FigureCanvasSVG(drawing).print_svg(buffer, metadata=dict.fromkeys(("Creator", "Date", "Format", "Type")))
-        return _for_any_screen(buffer.getvalue().decode()).encode()
     drawing.savefig(buffer, format=form, dpi=dpi, metadata={"Software": None})
     return buffer.getvalue()
 
 
-def _for_any_screen(svg: str) -> str:
-    """Return a drawing that follows the reader's colour scheme, and has a font where DejaVu Sans is absent.
+def as_svg(drawing: Drawing, prefix: str = "i") -> str:
+    """Return a drawing of `canvas` as an element of SVG for a page; see `compact`."""
+    from matplotlib.backends.backend_svg import FigureCanvasSVG
+
+    buffer = io.BytesIO()  # `savefig` would draw everything twice, first for the layout alone
+    FigureCanvasSVG(drawing).print_svg(buffer, metadata=dict.fromkeys(("Creator", "Date", "Format", "Type")))
+    return compact(buffer.getvalue().decode(), prefix)
+
+
+def colour_rules(value: str, within: str = "") -> str:
+    """Return rules for the colours of `DARK`. `value` has places {light} and {dark}; `within` begins each selector."""
+    return "".join(
+        f'{within}[{part}="{light}"]{{{part}:{value.format(light=light, dark=dark)}}}'
+        for light, dark in DARK.items()
+        for part in ("fill", "stroke")
+    )
+
+
+def standalone(svg: str) -> str:
+    """Return an element of SVG as a file that follows the reader's colour scheme.
 
     The drawing keeps its light colours, so that a program that knows no such rules shows these.
     """
-    rules = "".join(
-        f'[style*="{part}: {light}"]{{{part}:{dark}!important}}'
-        for light, dark in DARK.items()
-        for part in ("fill", "stroke")
-        if f"{part}: {light}" in svg
-    )
-    style = f"<style>@media (prefers-color-scheme:dark){{text{{fill:{DARK['#000000']}}}{rules}}}</style>"
-    begin = svg.index("<defs>")
-    return (svg[:begin] + style + svg[begin:]).replace("'DejaVu Sans'", "'DejaVu Sans', Verdana, sans-serif")
+    begin = svg.index(">") + 1
+    rules = f"text{{fill:{DARK['#000000']}}}{colour_rules('{dark}')}"
+    return f"{svg[:begin]}<style>@media (prefers-color-scheme:dark){{{rules}}}</style>{svg[begin:]}\n"

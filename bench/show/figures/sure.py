@@ -10,7 +10,8 @@ import numpy as np
 
 from bench.core.errors import BenchError
 from bench.show.figures.figure import FIELD, Absent, Figure, Pixels, show_image
-from bench.show.figures.style import COLOURS, FAINT, NARROW, REPORTED, WIDTH, Axes, Drawing, canvas
+from bench.show.figures.style import COLOURS, FAINT, NARROW, READABLE, REPORTED, SOFT, WIDTH, Axes, Drawing, canvas
+from bench.show.figures.svg import mark
 from bench.show.inputs import Inputs
 from bench.show.row_numbers import SURE_OF
 from bench.show.tables.sure import CALIBRATED, PLAIN, Network, networks
@@ -19,6 +20,7 @@ NAME = "sure"
 TITLE = "Bayesian networks are sure of fewer letters, clothes and noise, but also of fewer digits"
 BELOW = "Share of pictures of which a network is at least 99 % sure"
 BAYESIAN = ""
+WRITTEN = {PLAIN: "#A34700", BAYESIAN: COLOURS[0]}  # colours of numbers: 4.5 to 1 against white at least
 LOOKS = {PLAIN: ("s", COLOURS[1]), CALIBRATED: ("D", REPORTED), BAYESIAN: ("o", COLOURS[0])}
 
 
@@ -120,7 +122,7 @@ def _draw(found: Sequence[Network], pictures: Sequence[Pixels], layout: _Layout 
     axes.set_xlim(-1, 101)
     axes.set_ylim(len(KINDS), 0)
     axes.set_xticks(range(0, 101, 25), [f"{tick} %" for tick in range(0, 101, 25)])
-    axes.tick_params(labelsize=9)
+    axes.tick_params(labelsize=READABLE)
     axes.set_yticks([])
     axes.spines["left"].set_visible(False)
     for row, (kind, picture) in enumerate(zip(KINDS, pictures, strict=True)):
@@ -140,17 +142,20 @@ def _shares(layout: _Layout, x: float, y: float, width: float, height: float) ->
 def _marks(axes: Axes, at: float, label: float, found: Sequence[Network], kind: Kind) -> None:
     """Draw one mark for each network, and write the numbers above them."""
     shares = {one.approach: _percent(one, kind) for one in found}
-    for name, share in shares.items():
-        marker, colour = LOOKS.get(name, LOOKS[BAYESIAN])
-        axes.plot(share, at, marker, color=colour, markersize=5 if name == CALIBRATED else 7, alpha=0.8, zorder=3)
+    for one in found:
+        share = shares[one.approach]
+        marker, colour = LOOKS.get(one.approach, LOOKS[BAYESIAN])
+        size = 5 if one.approach == CALIBRATED else 7
+        (drawn,) = axes.plot(share, at, marker, color=colour, markersize=size, alpha=0.8, zorder=3)
+        drawn.set_gid(mark((one.approach, one.title), f"{kind.title}: {one.title} is 99 % sure of {share:.1f} %"))
     bayesian = sorted(share for name, share in shares.items() if name not in LOOKS)
-    texts = [(shares[PLAIN], f"{shares[PLAIN]:.0f} %", LOOKS[PLAIN][1])]
+    texts = [(shares[PLAIN], f"{shares[PLAIN]:.0f} %", WRITTEN[PLAIN])]
     if bayesian:
         low, high = bayesian[0], bayesian[-1]
         axes.plot([low, high], [at, at], color=LOOKS[BAYESIAN][1], linewidth=2, alpha=0.35, zorder=2)
-        texts.append((max((low + high) / 2, label), _span(bayesian), LOOKS[BAYESIAN][1]))
+        texts.append((max((low + high) / 2, label), _span(bayesian), WRITTEN[BAYESIAN]))
     for x, text, colour in texts:
-        axes.text(x, at - 0.2, text, ha="center", va="bottom", color=colour, weight="bold", fontsize=9)
+        axes.text(x, at - 0.2, text, ha="center", va="bottom", color=colour, weight="bold", fontsize=READABLE)
 
 
 def _example(drawing: Drawing, layout: _Layout, middle: float, top: float, picture: Pixels, kind: Kind) -> None:
@@ -167,7 +172,9 @@ def _example(drawing: Drawing, layout: _Layout, middle: float, top: float, pictu
         x, title / layout.height, kind.title, weight="bold", fontsize=9.5, va="bottom" if is_wide else "center"
     )
     x = x if is_wide else 0.5
-    drawing.text(x, wanted / layout.height, kind.wanted, color=REPORTED, fontsize=9, va="top" if is_wide else "center")
+    drawing.text(
+        x, wanted / layout.height, kind.wanted, color=SOFT, fontsize=READABLE, va="top" if is_wide else "center"
+    )
 
 
 def _heading(drawing: Drawing, layout: _Layout, found: Sequence[Network]) -> None:
@@ -181,7 +188,7 @@ def _heading(drawing: Drawing, layout: _Layout, found: Sequence[Network]) -> Non
     y = 1 - 0.05 / layout.height
     drawing.text(0.05 / layout.width, y, title, weight="bold", fontsize=layout.title, va="top")
     y -= (lines * layout.title * 1.3 / 72 + 0.03) / layout.height
-    drawing.text(0.05 / layout.width, y, below, color=REPORTED, fontsize=9, va="top")
+    drawing.text(0.05 / layout.width, y, below, color=SOFT, fontsize=READABLE, va="top")
     y -= (lines * 9 * 1.3 / 72 + 0.03) / layout.height
     names = {
         PLAIN: "ordinary network",
@@ -195,4 +202,4 @@ def _heading(drawing: Drawing, layout: _Layout, found: Sequence[Network]) -> Non
         if name in shown
     ]
     place = {"loc": "upper left", "bbox_to_anchor": (0, y), "borderaxespad": 0.0, "handletextpad": 0.1}
-    drawing.legend(handles=marks, ncols=layout.columns, fontsize=9, **place)
+    drawing.legend(handles=marks, ncols=layout.columns, fontsize=READABLE, **place)

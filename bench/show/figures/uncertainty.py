@@ -11,7 +11,7 @@ from bench.core.records import Record
 from bench.judge.samples import metrics_of
 from bench.measure.metrics.arrays import FloatArray
 from bench.show.figures.figure import FIELD, Absent, Figure, small_multiples, spread
-from bench.show.figures.style import FAINT, NARROW, SMALL, WIDTH, Axes, Drawing, Look, canvas, look
+from bench.show.figures.style import FAINT, SMALL, WIDTH, Axes, Drawing, Look, canvas, look
 from bench.show.inputs import Inputs, RecordsByRecipe
 
 RELIABILITY, RELIABILITY_TITLE = "reliability", "Reliability: how often is an answer of a given confidence right?"
@@ -63,7 +63,7 @@ def _draw_reliability(trained_runs: RecordsByRecipe, names: Sequence[str]) -> Dr
                 error = metrics_of(records, "mnist/ece").mean
                 lines += [] if error is None else [f"{GLYPHS[recipe]} ECE {100 * error:.2f} %"]
         axes.text(0.92, 0.03, "\n".join(lines), transform=axes.transAxes, ha="right", va="bottom", fontsize=SMALL)
-        axes.set_title(approach, color=look(approach, names).colour)
+        axes.set_title(approach)
     return drawing
 
 
@@ -118,14 +118,13 @@ def _risk(inputs: Inputs) -> Figure | Absent:
         f"the least sure tenth is refused{band}. A line begins where the first mistake is made; the axis of risk is "
         f"logarithmic. Right: each approach's risk when it answers all. {inputs.conditions(records)}"
     )
-    wide, narrow = (partial(_draw_risk, trained_runs, inputs.results.approaches, width) for width in (WIDTH, NARROW))
-    return Figure(RISK, RISK_TITLE, caption, FIELD, wide, narrow=narrow)
+    return Figure(RISK, RISK_TITLE, caption, FIELD, partial(_draw_risk, trained_runs, inputs.results.approaches))
 
 
-def _draw_risk(trained_runs: RecordsByRecipe, names: Sequence[str], width: float) -> Drawing:
+def _draw_risk(trained_runs: RecordsByRecipe, names: Sequence[str]) -> Drawing:
     """Return the drawing: published recipes above, corrected below."""
     recipes = [recipe for recipe in RECIPES if any(key[1] == recipe for key in trained_runs)]
-    drawing = canvas(width, 0.5 + 2.5 * len(recipes))
+    drawing = canvas(WIDTH, 0.5 + 2.5 * len(recipes))
     panels = drawing.subplots(len(recipes), 1, sharex=True, sharey=True, squeeze=False)[:, 0]
     panels[0].set_yscale("log")
     panels[0].set_ylim(LOWEST_RISK, 0.3)
@@ -155,4 +154,4 @@ def _risk_panel(axes: Axes, recipe: str, trained_runs: RecordsByRecipe, names: S
     for (approach, risk), place in zip(ends, places, strict=True):
         colour, end = look(approach, names).colour, 10**place
         axes.plot([100, 102.5], [max(risk, LOWEST_RISK), end], color=colour, linewidth=0.6, clip_on=False)
-        axes.text(103, end, f"{approach} {100 * risk:.1f} %", fontsize=SMALL, va="center", color=colour)
+        axes.text(103, end, f"{approach} {100 * risk:.1f} %", fontsize=SMALL, va="center")

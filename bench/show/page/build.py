@@ -18,11 +18,12 @@ from bench.core.records import Record
 from bench.core.text import counted, visible
 from bench.judge.results import Results, code_of, made_at
 from bench.show import outcomes
+from bench.show.figures.style import colour_rules, printed, style
 from bench.show.page import evidence, sections
 from bench.show.page.content import ReportContent
 from bench.show.page.findings import FINDINGS
 from bench.show.page.grid import PageTable, breakable, coded, page_table, shaded, strip
-from bench.show.page.links import Links, anchor, record_anchor
+from bench.show.page.links import Links, anchor, project_urls, record_anchor
 from bench.show.sentences import all_filled
 from bench.show.tables.choice import candidates
 from bench.show.tables.files import write_tables
@@ -32,6 +33,7 @@ from bench.show.tables.verdicts import DRAWING
 FORMS = ("html", "md", "csv", "tex")
 TABLES = "tables"  # folder beside the page
 TITLE = "bnn-uncertainty-bench"
+FIRST, SOCIAL = "sure", "social.png"  # the page's first figure; its picture, shown where the page's address is posted
 
 
 def write_report(
@@ -47,7 +49,11 @@ def write_report(
         if "html" not in forms:
             return written
         write_atomically(page, render_page(content).encode(), below)
-    return [page, *written]
+    first = [figure for figure in content.figures if figure.name == FIRST]
+    for figure in first:
+        with style():
+            write_atomically(page.parent / SOCIAL, printed(figure.draw(), "png"), below)
+    return [page, *(page.parent / SOCIAL for _ in first), *written]
 
 
 def render_page(content: ReportContent) -> str:
@@ -59,7 +65,8 @@ def render_page(content: ReportContent) -> str:
     said = inputs.results.origin()
     shown = {name: page_table(table, links, said) for name, table in content.tables.items()}
     shown["headlines"] = _with_strips(shown["headlines"], content)
-    style, script = outcomes.css() + _text("page.css"), _text("page.js")
+    sheet = outcomes.css() + colour_rules("light-dark({light},{dark})", ".pan>svg ") + _text("page.css")
+    script = _text("page.js")
     return (
         _environment()
         .get_template("page.html")
@@ -71,6 +78,7 @@ def render_page(content: ReportContent) -> str:
             inputs=inputs,
             manifests=inputs.results.manifests,
             images=content.images,
+            social=f"{site}/{SOCIAL}" if (site := project_urls().get("Page", "").rstrip("/")) else SOCIAL,
             tables=shown,
             findings=FINDINGS,
             choice=shaded(shown["choice"], candidates(inputs)),
@@ -79,9 +87,9 @@ def render_page(content: ReportContent) -> str:
             reasonings=reasonings,
             places=evidence.places(content),
             links=links,
-            style=Markup(style),
+            style=Markup(sheet),
             script=Markup(script),
-            style_hash=_hash(style),
+            style_hash=_hash(sheet),
             script_hash=_hash(script),
         )
     )

@@ -22,6 +22,7 @@ HOTTEST = 4  # level of the strongest shade
 STARTS_WITH_NUMBER = re.compile(r"[-+]?\d+(\.\d+)?(e[-+]?\d+)?(\s|$)")
 GAP = "\N{EN DASH}"  # shown for a missing number; the other forms of a table have a hyphen
 NOT_ON_THE_PAGE = {
+    "ood": ("AUROC predictive entropy", "AUROC mutual information", "AUROC max probability"),  # in table detection
     "pruning": ("kept weights", "bytes", "kept by layer"),
     "verdict_curves": ("h", "M"),
     "verdicts": ("unit", "difference", "percentile", "R"),

@@ -1,32 +1,27 @@
-"""Figures as data inside the page, so that it needs no other file and the ids of two drawings cannot clash."""
+"""Figures as elements of the page, so that it needs no other file and its marks can say their numbers."""
 
 from __future__ import annotations
 
-import base64
 import gc
 import importlib
 import os
-import re
 import signal
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from multiprocessing import active_children, get_context
 from typing import Self
-from urllib.parse import quote
 
-from markupsafe import Markup
+from markupsafe import Markup, escape
 from threadpoolctl import threadpool_limits
 
 from bench.run.child import end_with
 from bench.show.figures.figure import Figure
-from bench.show.figures.style import Drawing, printed, style
+from bench.show.figures.style import Drawing, as_svg, style
 from bench.show.page.links import anchor
 
-LARGEST_SVG = 300_000  # bytes; a larger drawing is embedded as pixels
-PIXELS_PER_INCH = 144
-PLAIN = ' !"$()*+,-./:;<=>?@[]^_`{|}~'  # stand for themselves in an address between apostrophes; ' & # % do not
-CSS_PIXELS_PER_INCH = 96
+MARK = '<g class="mark"'
+NAMESPACE = ' xmlns="http://www.w3.org/2000/svg"'  # HTML knows it
 
 
 @dataclass(frozen=True)
@@ -36,10 +31,8 @@ class Image:
     id: str
     title: str
     caption: str
-    address: str  # data:...
-    width: int  # CSS pixels
-    height: int
-    narrow: str = ""  # address of a drawing for a narrow page; '' if the wide one serves there too
+    wide: Markup  # the drawing
+    narrow: Markup | None = None  # a drawing for a narrow page; None if the wide one serves there too
 
 
 class Drawings:
@@ -91,22 +84,18 @@ def _take(figures: Sequence[Figure]) -> None:
 
 def _embed(place: int) -> Image:
     figure = _taken[place]
+    name = anchor("figure", figure.name)
     with style():
-        drawing = figure.draw()
-        width, height = (round(side * CSS_PIXELS_PER_INCH) for side in drawing.get_size_inches())
-        address = _address(drawing)
-        narrow = Markup() if figure.narrow is None else _address(figure.narrow())
-        narrow = narrow.replace(" ", "%20")  # a space would end an address of `srcset`
-    return Image(anchor("figure", figure.name), figure.title, figure.caption, address, width, height, narrow)
+        wide = _inline(figure.draw(), f"w{place}-", figure.title)
+        narrow = None if figure.narrow is None else _inline(figure.narrow(), f"n{place}-", figure.title)
+    return Image(name, figure.title, figure.caption, wide, narrow)
 
 
-def _address(drawing: Drawing) -> Markup:
-    """Return a drawing as an address that HTML need not escape between apostrophes."""
-    content = printed(drawing, "svg")
-    if len(content) > LARGEST_SVG:
-        pixels = printed(drawing, "png", dpi=PIXELS_PER_INCH)
-        return Markup(f"data:image/png;base64,{base64.b64encode(pixels).decode()}")
-    # A third smaller than base64. Coordinates have six decimals; one is enough: 0.1 of a point.
-    text = re.sub(r"<!--.*?-->|(?<=<g) id=\"[^\"]+\"", "", content.decode())  # nothing refers to these ids
-    text = re.sub(r' (?:d|x|y)="[^"]+"', lambda place: re.sub(r"(\.\d)\d+", r"\1", place[0]), text)
-    return Markup(f"data:image/svg+xml,{quote(' '.join(text.split()), safe=PLAIN)}")
+def _inline(drawing: Drawing, prefix: str, title: str) -> Markup:
+    """Return a drawing as an element of the page. The keyboard reaches its first mark, and from it the others."""
+    svg = as_svg(drawing, prefix)
+    has_marks = MARK in svg
+    hint = "; arrow keys go from mark to mark" if has_marks else "; described below"
+    role = f'role="{"group" if has_marks else "img"}" aria-label="{escape(title + hint)}" '
+    svg = svg.replace(MARK, f'{MARK} tabindex="-1" role="img"').replace('tabindex="-1"', 'tabindex="0"', 1)
+    return Markup(svg.replace("<svg ", f"<svg {role}", 1).replace(NAMESPACE, "", 1))

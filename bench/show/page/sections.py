@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from bench.core.text import counted
@@ -16,7 +16,6 @@ from bench.show.table import Table
 from bench.show.tables.verdicts import curve_verdicts_table, kinds_text, verdicts_table
 
 FACTS = {"author": "by", "date": "date", "version": "version", "period_libraries": "libraries", "licence": "licence"}
-ABLATION_FIGURE = "ablation-"  # start of the name of a figure that stands above the table of an ablation
 LEFT_OUT = ("verdicts", "verdict_curves")  # each document's section shows its own rows of these tables
 FAULTS = ("unfinished",)
 
@@ -35,13 +34,13 @@ class Topic:
 TOPICS = (
     Topic("numbers", "End results, documents, curves", ("headline", "verdict_summary")),
     Topic("against", "Against what: which recipes a number tells apart", ("alternatives",)),
-    Topic("accuracies", "Accuracy: reported, measured alike, corrected", ("accuracy",), ("accuracy",)),
+    Topic("accuracies", "Accuracy: reported, measured alike, corrected", ("accuracy",)),
     Topic("confident", "At least 99 % sure, as published and corrected", ("confidence",)),
     Topic("calibration", "Calibration", ("calibration",), ("reliability",)),
-    Topic("ood", "Out of distribution", ("ood", "detection"), ("entropy", "roc")),
+    Topic("ood", "Out of distribution", ("ood", "detection")),
     Topic("refusal", "Refusal", ("refusal",), ("risk-coverage",)),
-    Topic("pruning", "Pruning", ("pruning",), ("pruning",)),
-    Topic("speed", "Speed", ("speed",), ("cost",)),
+    Topic("pruning", "Pruning", ("pruning",)),
+    Topic("speed", "Speed", ("speed",)),
     Topic("paper", "The paper behind the tutorials", (PAPER,), (f"{PAPER}-learning",)),
     Topic("papers", "What papers report", ("papers",)),
     Topic("libraries", "Other people's libraries, audited", ("libraries",)),
@@ -87,21 +86,14 @@ def _document(content: ReportContent, links: Links, shown: Mapping[str, PageTabl
     curves = replace(curves.without(["document"]), title=f"The training curves of {name}", origin=())
     wanted = [f"audit_{name}", *(f"{kind}_{one}" for one in mine for kind in ("answer", "ablation"))]
     wanted += ["toys"] if any(known[one].task == "toy" for one in mine) else []
-    drawn = [figure.name for figure in content.figures if figure.group == name]
     blocks: list[Image | PageTable] = [
-        *_embedded(content, sorted(drawn, key=lambda figure: figure != f"{name}-verdicts")),
+        *(content.images[figure.name] for figure in content.figures if figure.group == name),
         *([page_table(curves, links, name=f"{curves.name}-{name}")] if curves.rows else []),
+        *(shown[one] for one in wanted if one in shown),
     ]
-    for one in wanted:
-        if one in shown:
-            blocks += [*_embedded(content, [one.replace("ablation_", ABLATION_FIGURE)]), shown[one]]
     verdicts = page_table(_verdicts(content, name), links, name=f"verdicts-{name}")
     title = entry.title if entry else ""
     return DocumentPart(anchor("document", name), name, title, tuple(facts), tuple(mine), verdicts, tuple(blocks))
-
-
-def _embedded(content: ReportContent, names: Sequence[str]) -> list[Image]:
-    return [content.images[name] for name in names if name in content.images]
 
 
 def _verdicts(content: ReportContent, name: str) -> Table:
@@ -118,13 +110,11 @@ def _verdicts(content: ReportContent, name: str) -> Table:
 
 def topics(content: ReportContent, shown: Mapping[str, PageTable]) -> list[Topic]:
     """Return the sections after the documents."""
-    pictured = {*(one.figure for one in FINDINGS), *(name for plan in TOPICS for name in plan.figures)}
+    pictured = {"sure", *(one.figure for one in FINDINGS), *(name for plan in TOPICS for name in plan.figures)}
     figures = tuple(
         figure.name
         for figure in content.figures
-        if figure.group not in content.document_names
-        and figure.name not in pictured
-        and not figure.name.startswith(ABLATION_FIGURE)
+        if figure.group not in content.document_names and figure.name not in pictured
     )
     placed = {name for plan in (*TOPICS, *LAST_TOPICS) for name in plan.tables}
     placed |= {one.table for one in FINDINGS} | {"sure", "choice", "toys", *FAULTS, *LEFT_OUT}

@@ -228,19 +228,54 @@
     sortable(table, view);
     downloadable(table, tools, id);
   });
-  // The rows of one network are marked in all tables while the pointer or the keyboard is on one of them.
-  const rowsOf = new Map();
-  document.querySelectorAll(".block tbody tr").forEach((row) => {
-    rowsOf.set(textAt(row, 0), [...(rowsOf.get(textAt(row, 0)) || []), row]);
+  // All that belongs to one network, in tables and figures, is marked while the pointer or the keyboard is on a part of
+  // it. Tables name a network by its key or in words. A mark of a figure knows both, and the mark's title says its number.
+  const partsOf = new Map();
+  const namesOf = new Map();
+  const put = (name, part) => partsOf.set(name, [...(partsOf.get(name) || []), part]);
+  document.querySelectorAll(".block tbody tr").forEach((row) => put(textAt(row, 0), row));
+  document.querySelectorAll(".mark").forEach((one) => {
+    const names = one.dataset.names.split(",");
+    names.forEach((name) => put(name, one));
+    if (names.length > 1) names.forEach((name) => namesOf.set(name, names));
+    const title = one.querySelector("title");
+    one.setAttribute("aria-label", title.textContent);
+    title.remove(); // the browser would show it beside the tip
   });
+  const tip = document.createElement("div");
+  tip.className = "tip";
+  tip.hidden = true;
+  tip.setAttribute("aria-hidden", "true"); // a mark's own label says the same
+  document.body.append(tip);
   let same = [];
   function mark(event) {
-    const row = event.target.closest(".block tbody tr");
-    same.forEach((one) => one.classList.remove("same"));
-    same = (row && rowsOf.get(textAt(row, 0))) || [];
-    same.forEach((one) => one.classList.add("same"));
+    const part = event.target.closest(".block tbody tr, .mark");
+    const one = event.target.closest(".mark");
+    const names = one ? one.dataset.names.split(",") : part ? [textAt(part, 0)] : [];
+    same.forEach((other) => other.classList.remove("same"));
+    same = names.flatMap((name) => namesOf.get(name) || [name]).flatMap((name) => partsOf.get(name) || []);
+    same.forEach((other) => other.classList.add("same"));
+    tip.hidden = !one;
+    if (!one) return;
+    tip.textContent = one.getAttribute("aria-label");
+    const { left, bottom } = one.getBoundingClientRect();
+    tip.style.left = `${scrollX + Math.max(8, Math.min(left, document.documentElement.clientWidth - tip.offsetWidth - 8))}px`;
+    tip.style.top = `${scrollY + bottom + 6}px`;
   }
   ["pointerover", "focusin"].forEach((kind) => document.addEventListener(kind, mark));
+  // The tab key reaches one mark of a figure, the arrow keys the others.
+  document.addEventListener("keydown", (event) => {
+    if (event.key === "Escape") tip.hidden = true;
+    const one = event.target.closest(".mark");
+    const step = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[event.key];
+    if (!one || !step) return;
+    event.preventDefault();
+    const marks = [...one.closest("svg").querySelectorAll(".mark")];
+    const next = marks[(marks.indexOf(one) + step + marks.length) % marks.length];
+    one.tabIndex = -1;
+    next.tabIndex = 0;
+    next.focus();
+  });
   const phone = matchMedia("(max-width: 40rem)");
   const tablet = matchMedia("(max-width: 60rem)");
   function cards(within) {
@@ -253,10 +288,10 @@
   [phone, tablet].forEach((screen) => screen.addEventListener("change", () => cards(document)));
   // What is folded has no width before it is opened.
   document.addEventListener("toggle", (event) => cards(event.target), true);
-  // The findings are printed with their numbers. What else is folded is printed if its reader opens it.
+  // All is printed but the evidence, of which its reader opens what is to be printed.
   let unfolded = [];
   window.addEventListener("beforeprint", () => {
-    unfolded = [...document.querySelectorAll(".proof:not([open])")];
+    unfolded = [...document.querySelectorAll("details:not([open])")].filter((box) => !box.closest("#evidence"));
     unfolded.forEach((box) => { box.open = true; });
   });
   window.addEventListener("afterprint", () => unfolded.forEach((box) => { box.open = false; }));
