@@ -26,6 +26,7 @@ Function = Callable[..., Any]  # a loss, a likelihood or a KL of the user
 Look = TypeVar("Look")
 
 PARTS = (1.0, 0.3, 0.1, 0.01, 0.001)  # of a move: the audit takes the largest at which the loss is finite
+FEWEST_BATCHES = 3  # with two, a difference of their gradients has nothing to be compared with
 ROUNDINGS = 16  # in units of a loss's last digit: how far two equal calls, or two batches, may differ by rounding
 
 
@@ -193,8 +194,9 @@ class Objective(ABC):
 
         Of batches of several sizes, as loaders give that keep a short last one, those of the commonest size are kept.
         """
-        if len(self.batches) < 2:
-            raise AuditError(f"{len(self.batches)} batch was given; the audit compares batches: give three")
+        if len(self.batches) < FEWEST_BATCHES:
+            given = f"{len(self.batches)} batch{'' if len(self.batches) == 1 else 'es'}"
+            raise AuditError(f"{given} given; the audit compares batches: give {FEWEST_BATCHES} or more")
         sizes = []
         for batch in self.batches:
             rows = length(batch[0]) if batch else None

@@ -92,7 +92,9 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
     if name.startswith("-"):
         return _top().parse_args([name, *rest])  # --help and --version end the process, other words are an error
     if name not in COMMANDS:
-        raise unknown_name("command", one_line(name, LONGEST), COMMANDS)
+        from bench.cli.gone import GONE  # here: no command needs it
+
+        raise ConfigError(GONE[name]) if name in GONE else unknown_name("command", one_line(name, LONGEST), COMMANDS)
     module, _, function = COMMANDS[name].place.partition(":")
     parser = Parser(prog=f"{program()} {name}", description=COMMANDS[name].help, allow_abbrev=False)
     add: Callable[[argparse.ArgumentParser], None] = getattr(importlib.import_module(f"bench.cli.{module}"), function)

@@ -149,7 +149,8 @@ def gives(value=1.0, **slopes):
         ({"values": {}}, "parameters are nothing; give a mapping"),
         ({"values": [("w", 1.0)]}, "parameters are list; give a mapping"),
         ({"values": {"w": "text"}}, "parameter 'w' has numbers of type <U4"),
-        ({"given": batches()[:1]}, "1 batch was given"),
+        ({"given": batches()[:1]}, "1 batch given"),
+        ({"given": batches()[:2]}, "2 batches given; the audit compares batches: give 3 or more"),
         ({"given": [{"x": x} for x, _ in batches()]}, "begins with dict"),
         ({"n_train": 3}, "n_train is 3"),
         ({"loss": lambda values, batch, seed: 1.0}, "loss returned float; it must return a number, and its gradient"),
@@ -221,4 +222,4 @@ def test_of_unlike_batches_those_of_the_commonest_size_count():
     short = tuple(part[:5] for part in batches()[0])
     assert audit(given=[short, *batches()]).numbers == audit().numbers
     with pytest.raises(AuditError, match="give three of one size"):
-        audit(given=[short, *batches()[:1]])
+        audit(given=[short, tuple(part[:4] for part in batches()[1]), batches()[2]])
