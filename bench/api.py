@@ -32,7 +32,9 @@ from bench.plan import recipes
 from bench.plan.registry import manifest
 from bench.show.frame import folder_frame
 from bench.show.predict import fits
+from bench.show.predict.normalise import normalise
 from bench.show.predict.predictor import DEFAULT, PictureAnswer, Predictor
+from bench.show.predict.reading import Given
 
 NORMALISED = 1e-3  # largest allowed difference between 1 and the sum of a row's probabilities
 
@@ -138,19 +140,20 @@ def records(results: str | Path | None = None, profile: str | None = None) -> pd
 
 
 def predict(
-    *images: str | Path,
+    *images: Given,
     approach: str = "pyro_random_module",
-    recipe: str = "published",
+    recipe: str | None = None,
     results: str | Path | None = None,
     draws: int = 100,
     rule: str = DEFAULT,
 ) -> list[PictureAnswer]:
-    """Return the answers of a trained network to PNG or JPEG pictures of digits.
+    """Return the answers of a trained network to pictures of digits.
 
     Args:
-        images: paths.
+        images: paths of PNG or JPEG files, images of Pillow, or arrays [H, W], [H, W, 3] or [H, W, 4] of bytes or of
+            floats in [0, 1].
         approach: the network that answers.
-        recipe: how it was trained.
+        recipe: how it was trained; by default corrected, or where that was not trained, published.
         results: folder with its fit; by default ./results, or if nothing was trained there, the shipped networks.
         draws: number of draws from the posterior.
         rule: the rule that decides when it says "I don't know": median or strict.
@@ -161,7 +164,7 @@ def predict(
     """
     place = usual_results("fits", fits.SHIPPED) if results is None else Path(results)
     predictor = Predictor(place, approach, recipe, n_draws=draws, rule=rule)
-    return [predictor(image) for image in images]
+    return predictor.answers([normalise(image, f"picture {place}") for place, image in enumerate(images, start=1)])
 
 
 def _training(kind: str, split: str, seed: int, data_dir: Path | None, learnt: str) -> tuple[Split, Task]:

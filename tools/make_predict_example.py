@@ -1,63 +1,59 @@
-"""Make the worked example of docs/commands.md: four pictures, the answers to them, and the figure.
+"""Make the example of docs/commands.md: four pictures, and the figure of the shipped networks' answers to them.
 
-    python -m tools.make_predict_example results
+    python -m tools.make_predict_example
 
-Run it from the top of the repository. It uses the fits of the given results folder, of profile full; in `results`, the
-shipped ones. Writes docs/predict.json and docs/predict.png.
+Writes examples/pictures and docs/predict.png. `python -m bench predict examples/pictures/*.png` gives the answers.
 """
 
 from __future__ import annotations
 
-import json
 import sys
-import tempfile
-from pathlib import Path
 
 import numpy as np
+from PIL import Image, ImageDraw
 
-from bench.cli.main import Parser, guarded
-from bench.cli.options import given_folder
-from bench.core.files import write_atomically
+from bench.cli.main import guarded
+from bench.core.project import RESULTS, TOP
 from bench.show.predict import Predictor, show
 from bench.show.predict.normalise import normalise
+from bench.show.predict.paper import Floats
 from tests import drawings
 from tools.ship_fits import APPROACHES
 
-DOCS = Path(__file__).resolve().parents[1] / "docs"
+PICTURES = TOP / "examples" / "pictures"
+FIGURE = TOP / "docs" / "predict.png"
 
 
-def pictures(folder: Path) -> list[Path]:
-    """Draw a three, a letter, fur and noise."""
-    rng = np.random.default_rng(0)
-    return [
-        drawings.save(folder / "three.png", 1 - drawings.strokes(drawings.THREE)),
-        drawings.save(folder / "letter.png", 1 - drawings.glyph("A")),
-        drawings.save(folder / "fur.jpg", drawings.fur(rng)),
-        drawings.save(folder / "noise.png", rng.random((28, 28))),
-    ]
+def drawn() -> dict[str, Floats]:
+    """Return the pictures by the names of their files, in their order: values in [0, 1], [H, W]."""
+    return {
+        "letter.png": 1 - drawings.glyph("R"),
+        "noise.png": np.random.default_rng(0).random((28, 28)),
+        "smiley.png": 1 - _smiley(),
+        "three.png": 1 - drawings.strokes(drawings.THREE),
+    }
+
+
+def _smiley() -> Floats:
+    image = Image.new("L", (280, 280), 0)
+    pen = ImageDraw.Draw(image)
+    pen.ellipse((40, 40, 240, 240), outline=255, width=14)
+    for left in (95, 160):
+        pen.ellipse((left, 95, left + 25, 120), fill=255)
+    pen.arc((90, 90, 190, 195), 20, 160, fill=255, width=12)
+    return np.asarray(image, np.float32) / 255
 
 
 def main() -> int:
     """Make the files, and return the exit code."""
-    parser = Parser(
-        prog="python -m tools.make_predict_example",
-        description="Make the worked example of predict.",
-        allow_abbrev=False,
-    )
-    parser.add_argument("results", type=given_folder, metavar="RESULTS", help="a results folder with the fits")
-    return guarded(lambda: _make(parser.parse_args().results))
+    return guarded(_make)
 
 
-def _make(results: Path) -> int:
-    with tempfile.TemporaryDirectory() as folder:
-        images = [normalise(path) for path in pictures(Path(folder))]
-    networks = [Predictor(results, name).answers for name in APPROACHES]
+def _make() -> int:
+    images = [normalise(drawings.save(PICTURES / name, pixels)) for name, pixels in drawn().items()]
+    networks = [Predictor(RESULTS, name).answers for name in APPROACHES]
     answers = [list(told) for told in zip(*(network(images) for network in networks), strict=True)]
-    shown = [show.as_json(image, told) for image, told in zip(images, answers, strict=True)]
-    for image in shown:
-        image["image"] = Path(str(image["image"])).name
-    write_atomically(DOCS / "predict.json", f"{json.dumps(shown, indent=1)}\n".encode())
-    show.save(show.draw(images, answers), DOCS / "predict.png")
+    show.save(show.draw(images, answers), FIGURE)
     return 0
 
 

@@ -27,7 +27,10 @@ def add(parser: argparse.ArgumentParser) -> None:
         "--approach", action="append", default=[], metavar="NAME", help="the network that answers (default: all)"
     )
     parser.add_argument(
-        "--recipe", action="append", default=[], help="recipe of the networks, also several times (default: published)"
+        "--recipe",
+        action="append",
+        default=[],
+        help="recipe of the networks, also several times (default: corrected where it is trained, else published)",
     )
     add_approach_path(parser)
     parser.add_argument("--draws", type=int, default=100, metavar="N", help="draws from the posterior (default: 100)")
@@ -80,7 +83,7 @@ def _predict(arguments: argparse.Namespace) -> int:
 def _predictors(arguments: argparse.Namespace) -> list[Predictor]:
     """Return the networks that answer. If the user named no approach, one that cannot be loaded gives a warning."""
     store = Store(arguments.results)
-    recipes = tuple(dict.fromkeys(arguments.recipe)) or ("published",)
+    recipes = tuple(dict.fromkeys(arguments.recipe))
     names = tuple(dict.fromkeys(arguments.approach))
     found, left_out = [], []
     for fit in fits.choose(store, names, recipes, arguments.profile, arguments.seed):

@@ -7,9 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 
 import bench
-from bench.core.errors import ConfigError, ContractViolation
+from bench.core.errors import ConfigError, ContractViolation, UnusableImage
 from tests import drawings
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "your-approach.md"
@@ -121,3 +122,24 @@ def test_an_answer_has_the_warnings_about_its_picture(tmp_path):
     assert answer.remarks == ("2 shapes stand apart; a network sees them as one digit: cut the picture",)
     assert answer.remarks[0] in str(answer)
     assert len(repr(answer)) < 300
+
+
+def test_a_picture_may_be_a_path_an_image_or_an_array(tmp_path):
+    pixels = 1 - drawings.strokes(drawings.THREE)
+    path = drawings.save(tmp_path / "three.png", pixels)
+    grey = np.asarray(Image.open(path))
+    given = [path, str(path), Image.open(path), grey, grey / 255, np.repeat(grey[..., None], 3, axis=2)]
+    first, *others = bench.predict(*given, torch.from_numpy(grey.copy()), draws=5)
+    assert (first.digit, first.recipe, first.rule) == (3, "corrected", "strict")
+    assert others == [first] * len(given)
+    with pytest.raises(UnusableImage, match=r"^picture 2: has shape"):
+        bench.predict(grey, grey[0])
+
+
+def test_an_opened_image_stays_as_it_is(tmp_path):
+    """A JPEG may be decoded smaller, but not in the hands of its owner."""
+    path = drawings.save(tmp_path / "large.jpg", np.kron(1 - drawings.strokes(drawings.THREE), np.ones((5, 5))))
+    with Image.open(path) as image:
+        size = image.size
+        bench.predict(image, draws=1)
+        assert image.size == size == (2000, 2400)

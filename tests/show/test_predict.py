@@ -1,8 +1,7 @@
 """Answers by posteriors with known probabilities, the rules that refuse, which fit answers, the documented example."""
 
-import json
 import math
-from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -12,8 +11,10 @@ from bench.core.errors import ConfigError, StoreError
 from bench.measure.metrics.draws import reduce_draws
 from bench.show.predict import Predictor, fits, predictor, show
 from bench.show.predict.normalise import normalise
+from bench.show.predict.reading import read
+from tests.drawings import save
 from tests.show.conftest import SURE, TORN, linear_bbb, mlp, put
-from tools.make_predict_example import pictures
+from tools.make_predict_example import PICTURES, drawn
 
 
 def test_three_lines_of_python(store, three):
@@ -31,7 +32,7 @@ def test_three_lines_of_python(store, three):
 
 def test_no_class_above_the_threshold_is_refused_by_name(store, three):
     put(store, "mlp", mlp(TORN))
-    answer = Predictor(store.root, "mlp")(three)
+    answer = Predictor(store.root, "mlp", rule="median")(three)
     assert (answer.digit, answer.best_guess, answer.says) == (None, 0, "I don't know")
     assert answer.rule == "median"
     assert answer.refused_by == "no digit's median over the draws is above 0.2; the highest is 0.190, of the digit 0"
@@ -78,7 +79,7 @@ def test_the_lowest_seed_of_the_asked_recipe_and_profile(store):
 
 def test_no_fit_names_the_command_that_makes_it(store):
     trains = "--profile full --results my-results` trains it; then give --results my-results"
-    with pytest.raises(ConfigError, match=rf"`python -m bench run .*mlp linear_bbb .*--recipe published {trains}"):
+    with pytest.raises(ConfigError, match=rf"`python -m bench run .*mlp linear_bbb .*--recipe corrected {trains}"):
         fits.choose(store)
     with pytest.raises(ConfigError, match="run mlp --recipe corrected --profile smoke --seeds 4, --results"):
         fits.choose(store, ("mlp",), ("corrected",), "smoke", 4)
@@ -112,9 +113,6 @@ def test_a_damaged_posterior_is_named(store):
         Predictor(store.root, "mlp")
 
 
-DOCS = Path(__file__).parents[2] / "docs"
-
-
 def summary_of(*draws):
     return reduce_draws(torch.tensor(draws, dtype=torch.float64)[:, None].log())
 
@@ -141,12 +139,40 @@ def test_likely_digits_are_those_that_round_to_something():
     assert show.likely(TORN) == "0: 0.19, 1: 0.19, 2: 0.19"
 
 
-def test_the_pictures_of_the_example_are_still_read_so(tmp_path):
-    images = [normalise(path) for path in pictures(tmp_path)]
-    known = json.loads((DOCS / "predict.json").read_text())
-    assert [(show.ink(image), *image.size) for image in images] == [
-        (image["ink"], image["width"], image["height"]) for image in known
+def test_the_pictures_of_the_example_are_those_that_the_tool_draws(tmp_path):
+    pictures = drawn()
+    assert sorted(path.name for path in PICTURES.iterdir()) == list(pictures)
+    for name, pixels in pictures.items():
+        new = save(tmp_path / name, pixels)
+        np.testing.assert_array_equal(read(PICTURES / name).colours, read(new).colours)
+        assert (PICTURES / name).stat().st_size < 5000
+
+
+def test_without_a_recipe_the_corrected_fit_answers_or_else_the_published_one(store, three):
+    put(store, "mlp", mlp(TORN))
+    put(store, "mlp", mlp(), recipe="corrected")
+    put(store, "linear_bbb", linear_bbb(1e-8))
+    assert [(fit.approach, fit.recipe) for fit in fits.choose(store)] == [
+        ("mlp", "corrected"),
+        ("linear_bbb", "published"),
     ]
-    assert [set(image.remarks) - set(other["remarks"]) for image, other in zip(images, known, strict=True)] == [
-        set() for _ in known
-    ]
+    assert Predictor(store.root, "mlp")(three).digit == 3
+    assert Predictor(store.root, "mlp", "published")(three).digit is None
+    with pytest.raises(ConfigError, match="run linear_bbb --recipe corrected"):
+        fits.choose(store, ("linear_bbb",), ("corrected",))
+
+
+@pytest.mark.parametrize(
+    ("digits", "verdict"),
+    [
+        ((3, 3, 3), "3 of 3 networks read a 3"),
+        ((4, None, None), "2 of 3 networks do not know, 1 reads a 4"),
+        (
+            (8, 3, None),
+            "1 of 3 networks does not know, 1 reads a 3, 1 reads an 8",
+        ),  # equally often: unknown comes first
+        ((8,), "1 of 1 network reads an 8"),
+    ],
+)
+def test_the_verdict_counts_the_networks(digits, verdict):
+    assert show.verdict([SimpleNamespace(digit=digit) for digit in digits]) == verdict

@@ -32,17 +32,21 @@ def test_text(store, three, capsys, monkeypatch):
     code, out, err = call(capsys, three.name, "--results", store.root)
     assert (code, err) == (0, "")
     lines = out.splitlines()
-    assert lines[0] == "three.png: 400 x 480, dark on light; the networks see"
-    picture = lines[1 : lines.index("approach    answer        probabilities              entropy  mutual inf")]
+    assert lines[:2] == [
+        "three.png: 1 of 2 networks does not know, 1 reads a 3",
+        "400 x 480, dark on light; the networks see",
+    ]
+    picture = lines[2 : lines.index("approach    answer        probabilities              entropy  mutual inf")]
     assert "\n".join(picture) == show.seen(normalise(three).pixels)
-    assert lines[1 + len(picture) :] == [
+    assert lines[2 + len(picture) :] == [
         "approach    answer        probabilities              entropy  mutual inf",
         "────────────────────────────────────────────────────────────────────────",
         "mlp         I don't know  0: 0.19, 1: 0.19, 2: 0.19  2.035    -",  # one network has no spread
         "linear_bbb  3             3: 0.90, 0: 0.02, 1: 0.01  0.541    0.000",
-        "mlp does not answer: no digit's median over the draws is above 0.2; the highest is 0.190, of the digit 0",
+        "mlp does not answer: no digit's 10% quantile over the draws is above 0.5; the highest is 0.190, of the "
+        "digit 0",
         "",
-        "rule median: answers if the median over the draws of a digit's probability is above 0.2",
+        "rule strict: answers if the 10% quantile over the draws of a digit's probability is above 0.5",
     ]
 
 
@@ -55,9 +59,9 @@ def test_json_tells_all_and_bad_pictures_do_not_harm_the_good(store, three, caps
     )
     assert code == USAGE
     good, *errors = json.loads(out)
-    assert good["image"] == str(three)
+    assert (good["image"], good["verdict"]) == (str(three), "1 of 1 network reads a 3")
     (answer,) = good["answers"]
-    assert (answer["digit"], answer["refused_by"], answer["rule"]) == (3, None, "median")
+    assert (answer["digit"], answer["refused_by"], answer["rule"]) == (3, None, "strict")
     assert len(answer["probabilities"]) == 10
     assert [entry["image"] for entry in errors] == [str(bad), str(tmp_path / "none.jpg")]
     assert [line.split(":")[0] for line in err.splitlines()] == ["error", "error"]

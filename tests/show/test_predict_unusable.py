@@ -49,6 +49,24 @@ def test_what_cannot_be_read_is_one_line(content, reason, tmp_path):
     assert str(path) in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("array", "reason"),
+    [
+        (np.zeros(784), r"has shape \(784,\); give an array \[H, W\]"),
+        (np.zeros((28, 28, 2)), "has shape"),
+        (np.zeros((0, 28)), "has shape"),
+        (np.full((28, 28), 255.0), "give bytes"),
+        (np.full((28, 28), np.nan), "give bytes"),
+        (np.zeros((28, 28), int), "give bytes"),
+        (Image.new("L", (0, 28)), "has no pixels"),
+        (np.zeros((28, 28)), "blank"),
+    ],
+)
+def test_an_array_that_is_no_picture_is_named(array, reason):
+    with pytest.raises(UnusableImage, match=f"^picture 3: .*{reason}"):
+        normalise(array, "picture 3")
+
+
 def test_a_folder_is_no_picture(tmp_path):
     with pytest.raises(UnusableImage, match="is not a file"):
         normalise(tmp_path)

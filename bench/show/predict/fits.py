@@ -6,7 +6,7 @@ small, the weights are rounded to float16.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from pathlib import Path
 
 import torch
@@ -25,6 +25,7 @@ from bench.plan.registry import manifest, manifests
 
 PRECISION = "float32"  # pictures are predicted in float32; fits trained in another precision are left out
 SHIPPED = "shipped-fits"
+PREFERRED = ("corrected", "published")  # where no recipe is asked for: of each approach, the first that is trained
 NO_WEIGHTS = "scores/"  # names in a shipped file that begin so are of no weights
 TASK = Task("classification", n_outputs=10, n_train=60_000, n_inputs=784)
 
@@ -77,7 +78,7 @@ def classifiers() -> dict[str, ApproachManifest]:
 def choose(
     store: Store,
     approaches: Sequence[str] = (),
-    recipes: Sequence[str] = ("published",),
+    recipes: Sequence[str] = (),
     budget: str = "full",
     seed: int | None = None,
 ) -> list[Record]:
@@ -86,7 +87,7 @@ def choose(
     Args:
         store: the results folder.
         approaches: their names; empty for all that have a fit. A named approach must have a fit of every recipe.
-        recipes: names of recipes.
+        recipes: names of recipes; empty for the first of PREFERRED that has a fit, of each approach.
         budget: name of the profile that the fits were trained with.
         seed: run seed; None for the lowest that has a fit.
 
@@ -106,14 +107,21 @@ def choose(
     right = [fit for fit in fitted if fit.profile == budget and seed in (None, fit.seed)]
     chosen = []
     for name in approaches or classifiers():
-        for recipe in recipes:
-            fits = [fit for fit in right if (fit.approach, fit.recipe) == (name, recipe)]
-            if approaches and not fits:
+        trained = {fit.recipe: fit for fit in reversed(right) if fit.approach == name}  # the first of a recipe stays
+        for recipe in recipes or _preferred(classifiers()[name], trained):
+            if recipe in trained:
+                chosen.append(trained[recipe])
+            elif approaches:
                 raise _missing(store, fitted, name, recipe, budget, seed)
-            chosen += fits[:1]
     if not chosen:
-        raise _missing(store, fitted, "", recipes[0], budget, seed)
+        raise _missing(store, fitted, "", (*recipes, *PREFERRED)[0], budget, seed)
     return chosen
+
+
+def _preferred(entry: ApproachManifest, trained: Container[str]) -> list[str]:
+    """Return the first of PREFERRED that is trained, else the first that the approach has."""
+    known = [recipe for recipe in PREFERRED if _has(entry, recipe)]
+    return ([recipe for recipe in known if recipe in trained] or known)[:1]
 
 
 def _has(entry: ApproachManifest, recipe: str) -> bool:

@@ -8,7 +8,6 @@ shifted so that its centre of mass is in the middle of 28x28.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 from PIL import Image
@@ -16,7 +15,7 @@ from PIL import Image
 from bench.core.errors import UnusableImage
 from bench.show.predict.ink import find_ink, sides
 from bench.show.predict.paper import FEWEST, Floats
-from bench.show.predict.reading import Picture, read
+from bench.show.predict.reading import Given, Picture, read
 
 SIDE = 28  # pixels
 EDGE = 0.4  # of full ink; fainter pixels do not widen the box. Of 0.15 to 0.5, 0.4 restored enlarged digits best
@@ -39,13 +38,13 @@ class Normalised:
     shown: Floats  # [h, w, 3], a small copy of the picture for figures
 
 
-def normalise(path: str | Path) -> Normalised:
-    """Read a PNG or JPEG and bring it to MNIST's form.
+def normalise(given: Given, name: str = "picture") -> Normalised:
+    """Read a PNG or JPEG, an image or an array and bring it to MNIST's form; `name`: see `read`.
 
     Raises:
         UnusableImage: it cannot be read, is too large or blank, or its drawing is smaller than SMALLEST pixels.
     """
-    return from_picture(read(Path(path)))
+    return from_picture(read(given, name))
 
 
 def from_picture(picture: Picture) -> Normalised:

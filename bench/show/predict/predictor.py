@@ -22,11 +22,15 @@ from bench.measure.metrics.refusal import MEDIAN_RULE, STRICT_RULE, RefusalRule
 from bench.measure.metrics.uncertainty import entropies
 from bench.show.predict import fits
 from bench.show.predict.normalise import Normalised, normalise
+from bench.show.predict.reading import Given
 
 MAX_DRAWS = 10_000
 BLOCK_IMAGES = 100  # pictures predicted at once
 RULES: Mapping[str, RefusalRule] = {"median": MEDIAN_RULE, "strict": STRICT_RULE}
-DEFAULT = "median"
+DEFAULT = "strict"
+"""Most of the shipped corrected networks refuse 6 % of 300 MNIST digits, 56 % of 300 letters and 66 % of 300 pieces of
+clothing by this rule; by the median rule 0, 1 and 2 %.
+"""
 
 
 @dataclass(frozen=True, repr=False)
@@ -80,7 +84,7 @@ class Predictor:
         self,
         results: str | Path,
         approach: str,
-        recipe: str = "published",
+        recipe: str | None = None,
         *,
         profile: str = "full",
         seed: int | None = None,
@@ -92,7 +96,7 @@ class Predictor:
         Args:
             results: folder with records and fits.
             approach: its name, see `python -m bench list`.
-            recipe: which recipe it was trained by.
+            recipe: which recipe it was trained by; None for `corrected`, or where that has no fit, `published`.
             profile: how long it was trained.
             seed: run seed; None for the lowest that has a fit.
             n_draws: number of draws from the posterior.
@@ -104,7 +108,9 @@ class Predictor:
             MissingFramework: a framework that the approach needs is not installed.
         """
         store = Store(Path(results))
-        self._load(store, fits.choose(store, (approach,), (recipe,), profile, seed)[0], n_draws, rule)
+        self._load(
+            store, fits.choose(store, (approach,), () if recipe is None else (recipe,), profile, seed)[0], n_draws, rule
+        )
 
     @classmethod
     def of(cls, store: Store, fit: Record, n_draws: int = 100, rule: str = DEFAULT) -> Predictor:
@@ -124,8 +130,8 @@ class Predictor:
             self._posterior = fits.load(store, fit)
         self._draws = draws_of(self._posterior, n_draws)
 
-    def __call__(self, image: str | Path) -> PictureAnswer:
-        """Answer a PNG or JPEG; raises UnusableImage."""
+    def __call__(self, image: Given) -> PictureAnswer:
+        """Answer a PNG or JPEG, or what else `reading.read` takes; raises UnusableImage."""
         return self.answers([normalise(image)])[0]
 
     def answers(self, images: Sequence[Normalised]) -> list[PictureAnswer]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 import textwrap
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -38,6 +39,7 @@ def as_json(image: Normalised, answers: Sequence[PictureAnswer]) -> dict[str, ob
     """Return a picture and its answers as plain values for JSON; entropies in nats."""
     return {
         "image": image.path,
+        "verdict": verdict(answers),
         "width": image.size[0],
         "height": image.size[1],
         "ink": ink(image),
@@ -69,12 +71,28 @@ def text(image: Normalised, answers: Sequence[PictureAnswer]) -> str:
     ]
     refused = [f"{answer.label} does not answer: {answer.refused_by}" for answer in answers if answer.refused_by]
     return shown(
-        f"{image.path}: {image.size[0]} x {image.size[1]}, {ink(image)}; the networks see",
+        f"{image.path}: {verdict(answers)}",
+        f"{image.size[0]} x {image.size[1]}, {ink(image)}; the networks see",
         seen(image.pixels),
         *image.remarks,
         Table("answers", "Answers", "", COLUMNS, rows),
         *refused,
     )
+
+
+def verdict(answers: Sequence[PictureAnswer]) -> str:
+    """Return what most networks say, then what the others say, such as "2 of 3 networks do not know, 1 reads an 8"."""
+    counts = Counter(answer.digit for answer in answers)
+    said = sorted(counts.items(), key=lambda one: (-one[1], -1 if one[0] is None else one[0]))
+    (digit, count), *others = said
+    first = f"{count} of {len(answers)} network{'s' * (len(answers) > 1)} {_says(digit, count)}"
+    return ", ".join([first, *(f"{count} {_says(digit, count)}" for digit, count in others)])
+
+
+def _says(digit: int | None, count: int) -> str:
+    if digit is None:
+        return "does not know" if count == 1 else "do not know"
+    return f"{'reads' if count == 1 else 'read'} {'an' if digit == 8 else 'a'} {digit}"
 
 
 def seen(pixels: Floats) -> str:
