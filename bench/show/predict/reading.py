@@ -52,8 +52,8 @@ def read(given: Given, name: str = "picture") -> Picture:
         # Hide a decoder's warnings, such as those about odd metadata. `_checked` itself refuses large pictures.
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            if path is not None:
-                return _decode(path)
+            if isinstance(given, str | Path):
+                return _decode(Path(given))
             return _upright(given if isinstance(given, Image.Image) else _from_array(given, name), name)
     except UnusableImage:
         raise
@@ -100,9 +100,10 @@ def _from_array(given: NDArray[np.generic], name: str) -> Image.Image:
     if not pixels.size or (pixels.ndim != 2 and not (pixels.ndim == 3 and pixels.shape[2] in CHANNELS)):
         raise UnusableImage(f"{name}: has shape {pixels.shape}; give an array [H, W], [H, W, 3] or [H, W, 4]")
     if pixels.dtype != np.uint8:
-        if pixels.dtype.kind not in "bf" or not bool(((pixels >= 0) & (pixels <= 1)).all()):
+        shares = pixels.astype(np.float32) if pixels.dtype.kind in "bf" else np.full(1, np.nan, np.float32)
+        if not bool(((shares >= 0) & (shares <= 1)).all()):
             raise UnusableImage(f"{name}: has other numbers; give bytes (uint8), or floats in [0, 1]")
-        pixels = (pixels.astype(np.float32) * 255).round().astype(np.uint8)
+        pixels = (shares * 255).round().astype(np.uint8)
     return Image.fromarray(np.ascontiguousarray(pixels))
 
 
