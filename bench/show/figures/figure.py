@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from statistics import fmean
 
 import numpy as np
 from numpy.typing import NDArray
@@ -62,13 +63,16 @@ def spread(values: Sequence[float], gap: float) -> list[float]:
     The sum of the squared distances from the values is the least possible: labels that would stand too near become one
     block around their mean.
     """
-    from scipy.optimize import isotonic_regression  # imported here: a list of the figures does not need it
-
     order = np.argsort(values, kind="stable")
-    steps = gap * np.arange(len(values))
-    placed = np.empty(len(values))
-    placed[order] = isotonic_regression(np.array(values)[order] - steps).x + steps
-    return [float(place) for place in placed]
+    blocks: list[list[float]] = []  # the wanted places of a block's labels, less what the labels before them take
+    for number, place in enumerate(order):
+        block = [values[place] - gap * number]
+        while blocks and fmean(blocks[-1]) >= fmean(block):  # de Leeuw and others 2009, J. Stat. Softw. 32(5)
+            block = blocks.pop() + block
+        blocks.append(block)
+    middles = [fmean(block) for block in blocks for _ in block]
+    placed = dict(zip(order.tolist(), (middle + gap * number for number, middle in enumerate(middles)), strict=True))
+    return [placed[number] for number in range(len(values))]
 
 
 def show_image(axes: Axes, image: Pixels) -> None:

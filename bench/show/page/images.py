@@ -45,7 +45,8 @@ class Drawings:
 
     def __init__(self, figures: Sequence[Figure]) -> None:
         """Start the processes."""
-        importlib.import_module("matplotlib.backends.backend_svg")  # once, not in each process
+        for name in ("matplotlib.backends.backend_svg", "matplotlib.figure"):  # once, not in each process
+            importlib.import_module(name)
         others = set(active_children())
         workers = max(1, min(len(figures), len(os.sched_getaffinity(0))))
         self._pool = ProcessPoolExecutor(workers, get_context("fork"), _take, (figures,))
