@@ -134,6 +134,7 @@ def _values(axes: Axes, curve: LogCurve, colour: str) -> None:
     everything = np.concatenate([curve.values.reshape(-1), [claim.value for claim in curve.claims]])
     if everything.min() > 0 and everything.max() > RATIO * everything.min():
         axes.set_yscale("log")
+        axes.yaxis.set_major_formatter("{x:g}")
         axes.minorticks_off()
     axes.set_title(f"{quantity(curve.claims[0])}\n[{curve.claims[0].unit}]")
 
@@ -158,6 +159,7 @@ def _differences(axes: Axes, curve: LogCurve, mine: Look) -> None:
     largest = float(np.abs(ours).max(initial=1.0))
     if largest > LARGE:
         axes.set_yscale("symlog", linthresh=1)
+        axes.yaxis.set_major_formatter("{x:g}")
         axes.minorticks_off()
     axes.set_ylim(-1.15 * max(largest, 1.3), 1.15 * max(largest, 1.3))
     axes.set_xlabel("epoch" if "step" not in curve.claims[0].stage else "printing interval", fontsize=SMALL + 1)

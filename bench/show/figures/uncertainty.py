@@ -127,6 +127,7 @@ def _draw_risk(trained_runs: RecordsByRecipe, names: Sequence[str]) -> Drawing:
     drawing = canvas(WIDTH, 0.5 + 2.5 * len(recipes))
     panels = drawing.subplots(len(recipes), 1, sharex=True, sharey=True, squeeze=False)[:, 0]
     panels[0].set_yscale("log")
+    panels[0].yaxis.set_major_formatter("{x:g}")
     panels[0].minorticks_off()
     panels[0].set_ylim(LOWEST_RISK, 0.3)
     panels[0].set_xlim(0, 100)
