@@ -71,7 +71,8 @@ def _picture(kind: Kind) -> Pixels:
         return np.clip(np.random.default_rng(0).standard_normal((SIDE, SIDE), np.float32), 0, 1)
     known = manifest(kind.dataset)
     file = known.file(kind.file)
-    return read_idx(find(known, file, None), file.shape, file.sha256, known.how)[0] / np.float32(255)
+    pixels = read_idx(find(known, file, None), file.shape, file.sha256, known.how)[0]
+    return pixels.astype(np.float32) / np.float32(255)
 
 
 def _in_words(found: Sequence[Network]) -> str:
