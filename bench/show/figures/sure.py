@@ -72,7 +72,7 @@ def _picture(kind: Kind) -> Pixels:
     known = manifest(kind.dataset)
     file = known.file(kind.file)
     pixels = read_idx(find(known, file, None), file.shape, file.sha256, known.how)[0]
-    return pixels.astype(np.float32) / np.float32(255)
+    return np.asarray(pixels / 255, np.float32)
 
 
 def _in_words(found: Sequence[Network]) -> str:
