@@ -97,7 +97,7 @@ def _plants(names):
 
 
 def _write(names):
-    from tests.golden.stored import RefusedError, file_of, write
+    from tests.golden.stored import RefusedError, write
 
     for name in names:
         try:
@@ -105,7 +105,7 @@ def _write(names):
         except RefusedError as error:
             sys.stderr.write(f"refused: {error}\n")
             return 1
-        sys.stdout.write(f"{file_of(name).name}: {len(changed)} paths written\n")
+        sys.stdout.write(f"{name}: {len(changed)} paths written\n")
     return 0
 
 

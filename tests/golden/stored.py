@@ -1,4 +1,4 @@
-"""The stored traces: one JSON file a subject, and the rule for writing one anew.
+"""The stored traces: a file with a line for each path of a subject, and the rule for writing one anew.
 
 A path is stored with the versions of what it traces. Its numbers are replaced only when one of these versions was
 raised; a path or a number that is new is added; a path that is gone is dropped.
@@ -16,7 +16,7 @@ from bench.plan.registry import manifest, manifests
 from tests.golden.numbers import PARTS, complaints
 from tests.golden.paths import MEASURES, STREAMS, paths
 
-FOLDER = Path(__file__).parent / "stored"
+FILE = Path(__file__).parent / "stored.jsonl"
 MEASURED = ("common", "published", "derived_metrics")
 
 
@@ -24,15 +24,18 @@ class RefusedError(Exception):
     """A trace would be replaced without a new version."""
 
 
-def file_of(subject):
-    """Return the file of a subject's traces."""
-    return FOLDER / f"{subject}.json"
-
-
 def read(subject):
-    """Return the stored paths of a subject, {} where there is no file."""
-    path = file_of(subject)
-    return json.loads(path.read_text())["paths"] if path.exists() else {}
+    """Return the stored paths of a subject, {} where there is none."""
+    return _read().get(subject, {})
+
+
+def _read():
+    """Return all stored traces by subject and path."""
+    found = {}
+    for line in FILE.read_text().splitlines():
+        trace = json.loads(line)
+        found.setdefault(trace.pop("subject"), {})[trace.pop("path")] = trace
+    return found
 
 
 def versions(subject, path):
@@ -132,12 +135,13 @@ def write(subject):
             continue
         changed.append(path)
         result[path] = {"versions": today, **trace(subject, path)}
-    FOLDER.mkdir(exist_ok=True)
-    file_of(subject).write_text(as_text(subject, result))
+    store(subject, result)
     return changed
 
 
-def as_text(subject, traces):
-    """Return the content of a subject's file: JSON with a line for each path."""
-    lines = [f"{json.dumps(path)}: {json.dumps(traces[path], sort_keys=True)}" for path in sorted(traces)]
-    return f'{{"subject": "{subject}", "paths": {{\n' + ",\n".join(lines) + "\n}}\n"
+def store(subject, traces):
+    """Put the traces of a subject, by path, in the place of those that the file has."""
+    every = {**_read(), subject: traces}
+    lines = [{"subject": one, "path": path, **trace} for one in every for path, trace in every[one].items()]
+    lines.sort(key=lambda line: (line["subject"], line["path"]))
+    FILE.write_text("".join(f"{json.dumps(line)}\n" for line in lines))

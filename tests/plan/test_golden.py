@@ -98,25 +98,20 @@ def test_a_trace_is_replaced_only_with_a_new_version(tmp_path, monkeypatch, fits
 
     A number that the stored file lacks is added without a new version.
     """
-    shutil.copytree(stored.FOLDER, tmp_path / "stored")
-    monkeypatch.setattr(stored, "FOLDER", tmp_path / "stored")
-    before = stored.file_of("toy_bbb").read_text()
-    traces = stored.read("toy_bbb")
+    monkeypatch.setattr(stored, "FILE", Path(shutil.copy(stored.FILE, tmp_path)))
+    before, traces = stored.read("toy_bbb"), stored.read("toy_bbb")
     traces["published/single"]["numbers"].popitem()
-    stored.file_of("toy_bbb").write_text(stored.as_text("toy_bbb", traces))
+    stored.store("toy_bbb", traces)
     assert golden(monkeypatch, "--check", "toy_bbb", "--path", "published/single") == 1
     assert golden(monkeypatch, "--write", "toy_bbb") == 0
     capsys.readouterr()
-    assert (
-        stored.read("toy_bbb")["published/single"]["numbers"].keys()
-        == json.loads(before)["paths"]["published/single"]["numbers"].keys()
-    )
-    before = stored.file_of("toy_bbb").read_text()
+    assert stored.read("toy_bbb")["published/single"]["numbers"].keys() == before["published/single"]["numbers"].keys()
+    before = stored.FILE.read_text()
     whole = fits.build
     monkeypatch.setattr(fits, "build", lambda *given: dataclasses.replace(whole(*given), noise_std=0.11))
     assert golden(monkeypatch, "--write", "toy_bbb") == 1
     assert "Raise the version" in capsys.readouterr().err
-    assert stored.file_of("toy_bbb").read_text() == before
+    assert stored.FILE.read_text() == before
     entry = manifest("toy_bbb")
     raised = {name: structs.replace(spec, version=spec.version + 1) for name, spec in entry.recipes.items()}
     monkeypatch.setitem(manifests(), "toy_bbb", structs.replace(entry, recipes=raised))
