@@ -6,9 +6,12 @@ Nothing here writes a file (`bench.score` is in `bench.run.scoring`). `fit` trai
 from __future__ import annotations
 
 import dataclasses
+import io
 import math
+import warnings
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
@@ -19,7 +22,7 @@ from torch import Tensor
 from bench.core.errors import ConfigError, ContractViolation, Diverged, check_known
 from bench.core.metric_table import N_CLASSES
 from bench.core.precision import check_device
-from bench.core.project import usual_results
+from bench.core.project import RESULTS, usual_results
 from bench.core.reasons import in_words
 from bench.core.text import one_line
 from bench.data.splits import load_split, toy_split
@@ -35,6 +38,10 @@ from bench.show.predict import fits
 from bench.show.predict.normalise import normalise
 from bench.show.predict.predictor import DEFAULT, PictureAnswer, Predictor
 from bench.show.predict.reading import Given
+
+if TYPE_CHECKING:
+    from bench.show.figures.style import Drawing
+    from bench.show.inputs import Inputs
 
 NORMALISED = 1e-3  # largest allowed difference between 1 and the sum of a row's probabilities
 
@@ -137,6 +144,72 @@ def records(results: str | Path | None = None, profile: str | None = None) -> pd
     has no records, those that come with the suite.
     """
     return folder_frame(usual_results() if results is None else results, profile)
+
+
+def table(name: str = "choice", results: str | Path | None = None, profile: str = "full") -> pd.DataFrame:
+    """Return a table with unrounded numbers, as `python -m bench table NAME --format csv` prints it.
+
+    Beside a measured column `X` there are `X sd`, over seeds, and `X n`, their number; NaN where a cell has none. A
+    number that is missing is its reason. `attrs` of the frame has the table's title, caption and notes.
+
+    Args:
+        name: of `python -m bench table --list`.
+        results: folder of the records; the shipped ones stand beside them. By default ./results, or if it has no
+            records, the shipped ones alone.
+        profile: which records count.
+
+    Raises:
+        ConfigError: an unknown name, no such folder, or a table that these records do not make.
+    """
+    from bench.show.tables.registry import one_table  # here and below: the other functions need no tables
+    from bench.show.tables.render import comma_separated
+
+    made = one_table(_inputs(results, profile), name)
+    frame = pd.read_csv(
+        io.StringIO(comma_separated(made)), keep_default_na=False, na_values=["", "nan"], float_precision="round_trip"
+    )
+    frame.attrs |= {"title": made.title, "caption": made.caption, "notes": list(made.notes)}
+    return frame
+
+
+def figure(name: str, results: str | Path | None = None, profile: str = "full") -> Drawing:
+    """Return a figure of matplotlib, as `python -m bench figures NAME` draws it; a notebook shows it.
+
+    The arguments are those of `table`; `python -m bench figures --list` has the names.
+
+    Raises:
+        ConfigError: an unknown name, no such folder, or a figure that these records do not make.
+    """
+    from bench.show.figures.catalogue import survey
+    from bench.show.figures.style import printed, style
+
+    found, absent = survey(_inputs(results, profile))
+    check_known("figure", [*(one.name for one in found), *(item.name for item in absent)], name)
+    for item in absent:
+        if item.name == name:
+            raise ConfigError(f"figure '{name}' cannot be drawn: {item.reason}")
+
+    def as_png() -> bytes:
+        with style():
+            return printed(drawing, "png")
+
+    with style():
+        drawing = next(one for one in found if one.name == name).draw()
+    vars(drawing)["_repr_png_"] = as_png  # without pyplot, a notebook shows a figure only by this method
+    return drawing
+
+
+def _inputs(results: str | Path | None, profile: str) -> Inputs:
+    from bench.show.inputs import Inputs
+
+    recipes.profile(profile)  # raises for an unknown one
+    root = usual_results() if results is None else Path(results)
+    if not root.is_dir():
+        raise ConfigError(f"{root} is not a folder; give one that `run` has filled")
+    inputs = Inputs(root, profile, baseline=RESULTS)
+    for problem in inputs.problems:
+        warnings.warn(str(problem), stacklevel=3)
+    return inputs
 
 
 def predict(

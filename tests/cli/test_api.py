@@ -1,16 +1,21 @@
 """`import bench`: the examples in the documentation run, arrays of NumPy and PyTorch, errors in one line."""
 
+import csv
 import doctest
+import io
 import math
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from matplotlib.figure import Figure
 from PIL import Image
 
 import bench
+from bench.cli.main import main
 from bench.core.errors import ConfigError, ContractViolation, UnusableImage
+from bench.core.project import RESULTS
 from tests import drawings
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "your-approach.md"
@@ -143,3 +148,35 @@ def test_an_opened_image_stays_as_it_is(tmp_path):
         size = image.size
         bench.predict(image, draws=1)
         assert image.size == size == (2000, 2400)
+
+
+def test_a_table_is_a_frame_of_unrounded_numbers(capsys):
+    frame = bench.table("choice", RESULTS)
+    assert main(["table", "choice", "--results", str(RESULTS), "--format", "csv"]) == 0
+    lines = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
+    assert list(frame.columns) == list(lines[0])
+    for name in ("NLL", "NLL sd", "NLL n"):
+        assert list(frame[name]) == [float(line[name]) for line in lines]
+    assert frame.attrs["title"] == "How good is each approach?"
+    with pytest.raises(ConfigError, match=r"'choise'.*'choice'"):
+        bench.table("choise", RESULTS)
+    with pytest.raises(ConfigError, match="not a folder"):
+        bench.table("choice", "nosuch")
+    with pytest.raises(ConfigError, match="'ful'"):
+        bench.table("choice", RESULTS, profile="ful")
+
+
+def test_a_table_has_the_rows_of_ones_own_folder(tmp_path):
+    bench.score(lambda images: np.full((len(images), 10), 0.1), name="mine", results=tmp_path, profile="smoke")
+    frame = bench.table("choice", tmp_path, profile="smoke")
+    (nll,) = bench.records(tmp_path).query("metric == 'mnist/nll'").value
+    assert frame[frame.approach == "mine (not retrained)"].NLL.item() == nll
+
+
+def test_a_figure_is_one_of_matplotlib_that_a_notebook_shows():
+    drawn = bench.figure("sure", RESULTS)
+    assert isinstance(drawn, Figure)
+    assert drawn.axes
+    assert drawn._repr_png_().startswith(b"\x89PNG")
+    with pytest.raises(ConfigError, match=r"'shure'.*'sure'"):
+        bench.figure("shure", RESULTS)
