@@ -50,7 +50,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 def _ablation(arguments: argparse.Namespace) -> int:
     reading.check_conditions(arguments)
     reading.refuse_other_tasks(arguments)
-    if arguments.run or arguments.write:
+    if arguments.run:
         reading.refuse_to_write(arguments, "--results DIR")
     if arguments.seeds is not None and not arguments.run:
         raise ConfigError("--seeds is for --run, which trains what is missing; leave it out")
@@ -101,7 +101,7 @@ def _show(ablations: Sequence[Ablation], inputs: Inputs, arguments: argparse.Nam
         answer = find(one.question, numbers, inputs.claims) if one.question else None
         if arguments.write:
             made = ablation_table(one, found, numbers, one.ood)
-            write_tables([made], reading.folder(arguments, "tables"), below=arguments.results)
+            write_tables([made], reading.folder(arguments, "tables"), below=reading.own_folder(arguments))
         said = conclusions(answer) if answer else []
         lines.append({"approach": one.approach, "single changes": as_lines(one, found), "answer": said})
         if arguments.json:

@@ -26,14 +26,15 @@ def add(parser: argparse.ArgumentParser) -> None:
         "--format", type=options.names, default=("svg",), metavar="F,...", help="svg, png (default: svg)"
     )
     parser.add_argument(
-        "--to", type=options.given_path, metavar="DIR", help="folder of the files (default: RESULTS/figures)"
+        "--to",
+        type=options.given_path,
+        metavar="DIR",
+        help="folder of the files (default: figures in --results, or ./results)",
     )
     parser.set_defaults(action=_figures)
 
 
 def _figures(arguments: argparse.Namespace) -> int:
-    if arguments.to is None and not arguments.list:
-        reading.refuse_to_write(arguments, "--to DIR")
     reading.check_records(arguments)
     check_known("format", FORMATS, *arguments.format)
     inputs = inputs_of(arguments)
@@ -51,7 +52,7 @@ def _figures(arguments: argparse.Namespace) -> int:
         return 0
     chosen = [figure for figure in found if not arguments.name or figure.name in arguments.name]
     place = arguments.to or reading.folder(arguments, "figures")
-    below = None if arguments.to else arguments.results
+    below = None if arguments.to else reading.own_folder(arguments)
     check_writable(place, below)
     for path in write(chosen, place, arguments.format, below):
         options.say(str(path))

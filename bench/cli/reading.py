@@ -30,6 +30,12 @@ def refuse_to_write(arguments: argparse.Namespace, option: str) -> None:
         raise ConfigError(f"the shipped records are read-only; give {option}")
 
 
+def own_folder(arguments: argparse.Namespace) -> Path:
+    """Return the folder for what is made from records: theirs, or the user's where the shipped records are read."""
+    chosen: Path = OWN if is_shipped(arguments) else arguments.results
+    return chosen
+
+
 def add_baseline(parser: argparse.ArgumentParser) -> None:
     """Add the option that names more records, to show beside those of --results."""
     parser.add_argument(
@@ -52,7 +58,7 @@ def folder(arguments: argparse.Namespace, kind: str) -> Path:
     """Return the folder for tables or figures (`kind`). Every profile, device and precision has its own folder."""
     parts = [arguments.profile, arguments.device.split(":")[0], arguments.precision]
     name = "-".join(part for part, usual in zip(parts, USUAL.values(), strict=True) if part != usual)
-    place: Path = arguments.results / kind
+    place = own_folder(arguments) / kind
     return place / name if name else place
 
 

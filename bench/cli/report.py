@@ -7,7 +7,7 @@ import argparse
 from bench.cli import INCOMPLETE
 from bench.cli.inputs import inputs_of, warn_of_problems
 from bench.cli.options import add_record_options, given_path, names, say
-from bench.cli.reading import add_baseline, check_records, refuse_to_write
+from bench.cli.reading import add_baseline, check_records, own_folder
 from bench.core.errors import ConfigError, check_known
 from bench.core.files import check_writable
 from bench.core.text import counted
@@ -24,7 +24,10 @@ def add(parser: argparse.ArgumentParser) -> None:
     add_record_options(parser)
     add_baseline(parser)
     parser.add_argument(
-        "--output", type=given_path, metavar="FILE", help="the page (default: RESULTS/report/index.html)"
+        "--output",
+        type=given_path,
+        metavar="FILE",
+        help="the page (default: report/index.html in --results, or ./results)",
     )
     parser.add_argument(
         "--format", type=names, metavar="F,...", default=("html", "md", "csv", "tex"), help="default: html,md,csv,tex"
@@ -34,14 +37,12 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def _report(arguments: argparse.Namespace) -> int:
-    if arguments.output is None:
-        refuse_to_write(arguments, "--output FILE")
     check_records(arguments)
     check_known("format", FORMS, *arguments.format)
-    page = arguments.output or arguments.results / "report" / "index.html"
+    page = arguments.output or own_folder(arguments) / "report" / "index.html"
     if page.is_dir():
         raise ConfigError(f"--output {page} is a folder; give the page's file, as {page / 'index.html'}")
-    below = None if arguments.output else arguments.results
+    below = None if arguments.output else own_folder(arguments)
     check_writable(page.parent, below)  # before the work, so that none is lost
     inputs = inputs_of(arguments)
     content = collect(inputs, with_figures="html" in arguments.format and not arguments.no_figures)

@@ -60,8 +60,6 @@ def _table(arguments: argparse.Namespace) -> int:
         raise ConfigError("--check is for the generated blocks of a document; name the document with --readme")
     if arguments.format != "text" and arguments.name is None:
         raise ConfigError(f"--format {arguments.format} is for one table that is printed; give its name")
-    if arguments.write:
-        reading.refuse_to_write(arguments, "--results DIR")
     options.take_task(arguments)
     reading.check_records(arguments)
     if not options.is_of_documents(arguments):
@@ -84,7 +82,7 @@ def _table(arguments: argparse.Namespace) -> int:
     warn_of_problems(inputs)
     made = all_tables(inputs) if arguments.write or arguments.readme else {}
     if arguments.write:
-        write_tables(made.values(), reading.folder(arguments, "tables"), below=arguments.results)
+        write_tables(made.values(), reading.folder(arguments, "tables"), below=reading.own_folder(arguments))
     if arguments.readme is not None:
         from bench.show.page.findings import sentences  # here: a table needs no sentences of the page
         from bench.show.page.links import project_urls, published_links
@@ -126,7 +124,7 @@ def write_and_print_tables(arguments: argparse.Namespace, is_printed: bool) -> N
     """Write all tables of a results folder. If `is_printed`, print their summary, which names the command for more."""
     inputs = inputs_of(arguments)
     warn_of_problems(inputs)
-    write_tables(all_tables(inputs).values(), reading.folder(arguments, "tables"), below=arguments.results)
+    write_tables(all_tables(inputs).values(), reading.folder(arguments, "tables"), below=reading.own_folder(arguments))
     if is_printed:
         more = shlex.join(["python", "-m", "bench", "table", "accuracy", *reading.record_options(arguments)])
         print(summary(inputs, more))

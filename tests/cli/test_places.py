@@ -53,10 +53,6 @@ def test_a_command_that_makes_records_uses_the_users_folder(elsewhere, capsys):
 @pytest.mark.parametrize(
     ("words", "option"),
     [
-        (["table", "--write"], "--results DIR"),
-        (["report"], "--output FILE"),
-        (["figures"], "--to DIR"),
-        (["ablation", "mlp", "--write"], "--results DIR"),
         (["ablation", "mlp", "--run"], "--results DIR"),
         (["baseline", "epoch1", "--run"], "--results DIR"),
     ],
@@ -66,6 +62,21 @@ def test_nothing_is_written_beside_the_shipped_records(words, option, elsewhere,
     out, err = capsys.readouterr()
     expected = f"error: the shipped records are read-only; give {option}\n"
     assert (out, err) == ("", expected)
+
+
+@pytest.mark.parametrize(
+    ("words", "written"),
+    [
+        (["table", "--write"], "tables/accuracy.md"),
+        (["report", "--format", "csv"], "report/tables/accuracy.csv"),
+        (["figures", "mistakes"], "figures/mistakes.svg"),
+        (["ablation", "mlp", "--write"], "tables/ablation_mlp.md"),
+    ],
+)
+def test_what_is_made_from_the_shipped_records_is_written_to_the_users_folder(words, written, elsewhere):
+    assert main(words) == 0
+    assert (elsewhere / "results" / written).is_file()
+    assert not (elsewhere / "results" / "records").exists()
 
 
 def test_an_installed_package_is_only_read(tmp_path, monkeypatch):
