@@ -29,7 +29,7 @@ def add(parser: argparse.ArgumentParser) -> None:
         "--to",
         type=options.given_path,
         metavar="DIR",
-        help="folder of the files (default: figures in --results, or ./results)",
+        help="folder of the files (default: figures, in ./results if none is given)",
     )
     parser.set_defaults(action=_figures)
 

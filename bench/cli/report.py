@@ -27,7 +27,7 @@ def add(parser: argparse.ArgumentParser) -> None:
         "--output",
         type=given_path,
         metavar="FILE",
-        help="the page (default: report/index.html in --results, or ./results)",
+        help="the page (default: report/index.html in RESULTS or ./results)",
     )
     parser.add_argument(
         "--format", type=names, metavar="F,...", default=("html", "md", "csv", "tex"), help="default: html,md,csv,tex"
