@@ -13,6 +13,7 @@ from bench.core.text import FRACTION_DIFFERENCE
 from bench.judge.comparison import CANNOT_TELL, CONTRADICTED
 from bench.judge.samples import MissingValue, Samples
 from bench.judge.stats.rule import NOT_EXACT, OUTCOMES
+from bench.show.figures.style import DARK
 from bench.show.outcomes import LOOKS, css, tone
 from bench.show.page.grid import breakable, coded, levels, typeset
 from bench.show.page.links import anchor, web_address
@@ -58,6 +59,12 @@ def test_long_names_may_break_and_stay_text(text, shown):
 def test_what_stands_between_backticks_is_code_and_never_markup():
     assert coded("give `--all` or `a < b`, <b>") == "give <code>--all</code> or <code>a &lt; b</code>, &lt;b&gt;"
     assert coded("one ` alone") == "one ` alone"
+
+
+def test_a_link_to_a_file_is_its_text_on_the_page():
+    assert coded("by 0.3 points ([methods](docs/methods.md)), +0.5 [+0.4, +0.6] (5)") == (
+        "by 0.3 points (methods), +0.5 [+0.4, +0.6] (5)"
+    )
 
 
 def test_every_outcome_has_a_colour_of_its_own_that_means_what_it_says():
@@ -132,3 +139,7 @@ def test_latex_accepts_every_character(tmp_path):
     command = ["pdflatex", "-no-shell-escape", "-halt-on-error", "-interaction=nonstopmode", "t.tex"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=600, check=False)
     assert done.returncode == 0, done.stdout[-1500:]
+
+
+def test_the_colour_of_each_outcome_has_one_for_dark_screens():
+    assert {look.light.lower() for look in LOOKS.values()} <= set(DARK)

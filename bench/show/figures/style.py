@@ -42,6 +42,12 @@ DARK = {
     "#0072b2": "#4aa8e8",
     "#d55e00": "#ff8c3a",
     "#009e73": "#2fc79b",
+    "#004b75": "#9cd0f5",  # this and what follows: outcomes of verdicts, see `bench.show.outcomes`
+    "#b84700": "#f08a4b",
+    "#6a727a": "#8e989f",
+    "#7a2e00": "#ffb184",
+    "#7f878e": "#79838c",
+    "#9aa1a7": "#4f585f",
 }
 """Colours of a drawing, and what stands for them if the reader's screen is dark. Others do for both."""
 NARROW = 3.7  # of a figure for a page as narrow as a telephone: 355 pixels

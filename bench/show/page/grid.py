@@ -142,7 +142,11 @@ def breakable(text: str) -> Markup:
 
 
 def coded(text: str) -> Markup:
-    """Return Markdown of one line: parts between backticks as code, between two asterisks as strong."""
+    """Return Markdown of one line: parts between backticks as code, between two asterisks as strong.
+
+    A link to a file is its text alone: the page is passed on without other files.
+    """
+    text = re.sub(r"\[([^][]+)\]\([^()\s]+\)", r"\1", text)
     code = re.sub("`([^`]+)`", r"<code>\1</code>", str(escape(visible(unbroken(text)))))
     return Markup(re.sub(r"\*\*([^*]+)\*\*", r"<strong>\1</strong>", code))
 
