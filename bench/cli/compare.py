@@ -13,7 +13,17 @@ from bench.core.project import RESULTS
 from bench.core.store import Store
 from bench.core.text import counted
 from bench.judge.compare.differences import MAIN_METRICS, differences, lacking, row_test
-from bench.judge.compare.pairing import CONDITIONS, Side, differing_conditions, inside_of, made, only_in, pair_records
+from bench.judge.compare.pairing import (
+    CONDITIONS,
+    Side,
+    differing_conditions,
+    inside_of,
+    made,
+    only_in,
+    pair_records,
+    take_common,
+    unfinished,
+)
 from bench.judge.compare.verified import verify
 from bench.show.screens import compare as render
 from bench.show.screens.compare import Comparison
@@ -116,7 +126,7 @@ def _comparison(arguments: argparse.Namespace) -> Comparison:
         rows=[row for row in rows if row is not None],
         only_a=only_in(a, b),
         only_b=only_in(b, a),
-        problems=[*a.problems, *b.problems, *a.unfinished, *b.unfinished],
+        problems=[*a.problems, *b.problems, *unfinished(a, b), *unfinished(b, a)],
     )
 
 
@@ -134,4 +144,6 @@ def _sides(arguments: argparse.Namespace) -> tuple[Side, Side]:
     for path in (a, b):
         if not path.is_dir():
             raise ConfigError(f"{path} is not a folder; give a results folder")
-    return Side.read(Store(a), wanted[0], "A"), Side.read(Store(b), wanted[1], "B")
+    stores = Store(a), Store(b)
+    take_common(stores, wanted)
+    return Side.read(stores[0], wanted[0], "A"), Side.read(stores[1], wanted[1], "B")

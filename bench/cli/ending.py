@@ -11,12 +11,16 @@ from rich.text import Text
 
 from bench.cli.options import USUAL, is_of_documents
 from bench.cli.reading import record_options
+from bench.core.project import RESULTS
 from bench.core.text import as_called, counted, duration, one_line, program
 from bench.judge.stats.papers import PAPER
 from bench.plan.manifests import DOCUMENTS
 from bench.plan.recipes import profile
 from bench.plan.registry import group_of, manifest, source_of
 from bench.run.progress import outcome_text
+from bench.show.inputs import Inputs
+from bench.show.screens.verdict import in_short
+from bench.show.tables.verdicts import load_short_names
 from bench.show.with_baseline import MINE
 
 if TYPE_CHECKING:
@@ -34,6 +38,9 @@ def ending(results: Sequence[Result], seconds: float, arguments: argparse.Namesp
     records = record_options(arguments)
     if not bad and is_wiring_check(arguments):
         return [Text(f"wiring fine: {len(results)} of {len(results)}, in {duration(seconds)}")]
+    is_evidence = has_document(results) and not is_wiring_check(arguments)
+    if is_evidence and (line := like_shipped(arguments)):
+        lines.append(Text(line))
     if not bad:
         rows = _own_rows(results, arguments)
         theirs = ["--approach-path", arguments.approach_path] if rows and arguments.approach_path is not None else []
@@ -50,6 +57,13 @@ def ending(results: Sequence[Result], seconds: float, arguments: argparse.Namesp
 def has_document(results: Sequence[Result]) -> bool:
     """Return whether a run has trained runs of the documents' approaches, or of the user's own ones."""
     return any(group_of(result.trained_run.approach) == DOCUMENTS for result in results)
+
+
+def like_shipped(arguments: argparse.Namespace) -> str:
+    """Say whether the end results in the folder of a run are like those of the shipped seeds; '' if it has none."""
+    conditions = (arguments.profile, arguments.device, arguments.precision)
+    found = Inputs(arguments.results, *conditions, RESULTS, reads_others=False).reruns
+    return in_short(found, load_short_names()) if found else ""
 
 
 def _own_rows(results: Sequence[Result], arguments: argparse.Namespace) -> str:

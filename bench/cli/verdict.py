@@ -7,24 +7,35 @@ import dataclasses
 import difflib
 import json
 import textwrap
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from bench.cli import INCOMPLETE
 from bench.cli.inputs import inputs_of, warn_of_problems
 from bench.cli.options import add_record_options, say
-from bench.cli.reading import check_records
+from bench.cli.reading import add_baseline, check_records
 from bench.core.errors import ConfigError, check_known
 from bench.judge.alternatives.own import PRINTED, OwnNumber, judge_own
 from bench.judge.alternatives.weighing import against
 from bench.judge.claims import Claim
-from bench.judge.results import Results
 from bench.judge.stats.papers import PAPER, claims_by_interpretation, load_papers, paper_claims
 from bench.judge.stats.rule import Verdict
 from bench.judge.stats.verdicts import Judgement
 from bench.plan.registry import group_of
 from bench.show.inputs import Inputs
 from bench.show.reasoning import as_json
-from bench.show.screens.verdict import all_text, ends_text, folded, own_json, own_text, summary_text
+from bench.show.screens.verdict import (
+    OF_YOURS,
+    all_text,
+    ends_text,
+    folded,
+    in_short,
+    own_json,
+    own_text,
+    processors,
+    rerun_json,
+    summary_text,
+    told,
+)
 from bench.show.tables.alternatives import against_json, end_results_against, explained, in_brief
 from bench.show.tables.render import render
 from bench.show.tables.verdicts import load_short_names
@@ -40,6 +51,7 @@ def add(parser: argparse.ArgumentParser) -> None:
         "claim", nargs="?", help=f"explain this claim step by step, or {PAPER} (default: a line per end result)"
     )
     add_record_options(parser)
+    add_baseline(parser)
     parser.add_argument("--document", help="only the claims of this document")
     parser.add_argument(
         "--all", action="store_true", help="also curves over epochs, computed numbers and all points, by name"
@@ -90,12 +102,19 @@ def _verdict(arguments: argparse.Namespace) -> int:
     if arguments.json:
         found = [as_json(judgement, verdict) for verdict in verdicts]
         if len(verdicts) == 1:
-            found[0]["alternatives"] = against_json(against(verdicts[0].claim, inputs.results))
+            found[0]["alternatives"] = against_json(against(verdicts[0].claim, inputs.judged))
+        yours = {one.claim.id: rerun_json(one) for one in inputs.reruns}
+        found = [{**one, "yours": yours.get(verdict.claim.id)} for one, verdict in zip(found, verdicts, strict=True)]
         print(json.dumps(found, indent=1))
     elif arguments.claim is not None:
-        say(folded(explained(judgement, inputs.results, verdicts[0]), screen().width))
+        say(folded(explained(judgement, inputs.judged, verdicts[0]), screen().width))
+        say(
+            "\n".join(
+                textwrap.fill(told(one), screen().width) for one in inputs.reruns if one.claim == verdicts[0].claim
+            )
+        )
     else:
-        _say_all(judgement, inputs.results, all_text if arguments.all else ends_text)
+        _say_all(judgement, inputs, arguments.all)
     return INCOMPLETE if inputs.problems else 0
 
 
@@ -120,13 +139,19 @@ def _of_claim(name: str, verdicts: Sequence[Verdict]) -> Verdict:
     return known[name]
 
 
-def _say_all(judgement: Judgement, results: Results, text: Callable[[Judgement, Mapping[str, str], int], str]) -> None:
-    """Print the verdicts as `text` words them, the records behind them, their counts, and the alternative recipes."""
+def _say_all(judgement: Judgement, inputs: Inputs, every: bool) -> None:
+    """Print the verdicts on end results, or on `every` number, their records and counts, and the other recipes."""
     names, width = load_short_names(), screen().width
-    say(text(judgement, names, width))
-    say(textwrap.fill(results.describe(spread=False), width))
-    say(summary_text(judgement, width))
-    others = end_results_against(results, [verdict.claim for verdict in judgement.verdicts])
+    ids = {verdict.claim.id for verdict in judgement.verdicts}
+    keys = {key for verdict in judgement.verdicts for key in verdict.sample.sources}
+    yours = [one for one in inputs.reruns if one.claim.id in ids]
+    say((all_text if every else ends_text)(judgement, names, width, yours))
+    if yours:
+        for line in (f"{in_short(yours, names)}.", f"{OF_YOURS} {processors(yours)}"):
+            say(textwrap.fill(line, width))
+    say(textwrap.fill(inputs.judged.describe(False, keys), width))
+    say(summary_text(judgement, width, has_p=not yours))
+    others = end_results_against(inputs.judged, [verdict.claim for verdict in judgement.verdicts])
     say("\n".join(textwrap.fill(line, width) for line in in_brief(others, names)))
 
 
@@ -161,7 +186,7 @@ def _own(arguments: argparse.Namespace) -> int:
     own = OwnNumber(**{name: getattr(arguments, name) for name in fields})
     inputs = inputs_of(arguments)
     claims = [*inputs.claims, *claims_by_interpretation(paper_claims(load_papers()))]
-    judged = judge_own(own, inputs.of(group_of(own.approach)).results, claims)
+    judged = judge_own(own, inputs.of(group_of(own.approach)).judged, claims)
     warn_of_problems(inputs)
     print(json.dumps(own_json(judged), indent=1) if arguments.json else own_text(judged, screen().width))
     return INCOMPLETE if inputs.problems else 0

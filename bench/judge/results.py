@@ -19,6 +19,7 @@ NAME = re.compile(r"(?P<recipe>.+)__(?P<protocol>\w+?)__(?P<profile>\w+?)__seed(
 """The name of a record's file, as `bench.core.store.Store.record_path` makes it."""
 DAMAGED: Literal["damaged"] = "damaged"  # outcome of a substitute for a record that cannot be read
 BETWEEN, CODE = " / ", " Code: "  # in a note on what made records: between several values, and before the commits
+SPREAD = "; mean +- standard deviation (number of seeds)"
 SHOWN_VERSIONS = ("python", "torch", "numpy", "pyro-ppl", "mxnet")
 
 
@@ -143,12 +144,16 @@ class Results:
         corrected = ["corrected"] if self.has_corrected(approach) else []
         return ["published", *corrected, *self.variants(approach)]
 
-    def describe(self, spread: bool = True) -> str:
-        """Return the conditions as the end of a caption; with `spread`, also how the table shows means over seeds."""
+    def describe(self, spread: bool = True, shown: Collection[str] = ()) -> str:
+        """Return the conditions as the end of a caption; with `spread`, also how the table shows means over seeds.
+
+        `shown`: keys of the records whose seeds count, or of none for the seeds of all.
+        """
         if self.conditions is None:
             return "No records."
-        seeds = {record.seed for record in self.records}
-        return described(self.conditions, seeds, "; mean +- standard deviation (number of seeds)" if spread else "")
+        some = {record.seed for record in self.records if record.key in shown}
+        seeds = some or {record.seed for record in self.records}
+        return described(self.conditions, seeds, SPREAD if spread else "")
 
     def origin(self) -> list[str]:
         """Return notes on the machine, the versions and the code that made the records, and on records left out."""

@@ -19,9 +19,11 @@ from bench.judge.ablation import derived_metrics
 from bench.judge.ablation.effects import Numbers
 from bench.judge.alternatives.spreads import with_others
 from bench.judge.claims import Claim, ClaimRow, load_claims, match
-from bench.judge.results import Results, described, select
+from bench.judge.comparison import ENOUGH
+from bench.judge.results import SPREAD, Results, described, origin_of, select
 from bench.judge.samples import Samples
-from bench.judge.stats.verdicts import Judgement, judge
+from bench.judge.stats.one_more_run import Rerun, reruns
+from bench.judge.stats.verdicts import Judgement, end_results, judge
 from bench.plan.manifests import DOCUMENTS, GROUPS, ApproachGroup, ApproachManifest
 from bench.plan.registry import group_of, manifests, of_group
 from bench.show.table import Table, sources_of
@@ -75,12 +77,32 @@ class Inputs:
 
     def _read(self, store: Store) -> tuple[Sequence[Record], Sequence[Problem]]:
         """Return the records of this group in a folder, and the folder's problems."""
+        records, problems = self._read_all(store)
+        return [one for one in records if group_of(one.approach) == self.group], problems
+
+    def _read_all(self, store: Store) -> tuple[Sequence[Record], Sequence[Problem]]:
+        """Return the records of a folder that are read, and the folder's problems."""
         others = frozenset(name for name, entry in manifests().items() if entry.group != self.group)
         key = (store.root, frozenset() if self.reads_others else others)
         if key not in self._read_once:
             self._read_once[key] = store.all_records(key[1])
-        records, problems = self._read_once[key]
-        return [one for one in records if group_of(one.approach) == self.group], problems
+        return self._read_once[key]
+
+    @property
+    def baseline(self) -> Path | None:
+        """The folder of the records beside the user's; None without."""
+        return None if self._baseline is None else self._baseline.root
+
+    @property
+    def has_baseline(self) -> bool:
+        """Whether the baseline has records of these conditions."""
+        conditions = (self.profile, self.device, self.precision)
+        return any(record.conditions == conditions for record in self._of_baseline[0])
+
+    @property
+    def every_own(self) -> Sequence[Record]:
+        """The user's records of all conditions and of all groups that are read."""
+        return self._read_all(self.store)[0]
 
     @cached_property
     def with_baseline(self) -> WithBaseline:
@@ -91,9 +113,8 @@ class Inputs:
         """Return the same folder with the records of another group of approaches, or of another profile."""
         place = (group or self.group, profile or self.profile)
         if place not in self._others:
-            baseline = None if self._baseline is None else self._baseline.root
             conditions = (place[1], self.device, self.precision)
-            other = Inputs(self.store.root, *conditions, baseline, place[0], self.reads_others)
+            other = Inputs(self.store.root, *conditions, self.baseline, place[0], self.reads_others)
             other._read_once, other._others = self._read_once, self._others  # no file is read twice
             self._others[place] = other
         return self._others[place]
@@ -101,12 +122,20 @@ class Inputs:
     def only_own(self, table: Table) -> Table:
         """Return the rows of a table that show any of the user's records, of any group of approaches.
 
-        Lines of the CSV file are kept with their rows; without a line for each row, the file has the rows.
+        Lines of the CSV file are kept with their rows; without a line for each row, the file has the rows. Seeds and
+        origin are those of these rows.
         """
         own = {key for group in GROUPS for key in self.of(group).with_baseline.own_keys}
         kept = [not own.isdisjoint(key for entry in row for key in sources_of(entry)) for row in table.rows]
         lines = table.lines if len(table.lines) == len(table.rows) else ()
-        return replace(table, rows=list(compress(table.rows, kept)), lines=list(compress(lines, kept)))
+        table = replace(table, rows=list(compress(table.rows, kept)), lines=list(compress(lines, kept)))
+        sources = table.sources()
+        shown = [one for group in GROUPS for one in self.of(group).with_baseline.records if one.key in sources]
+        if not shown:
+            return table
+        spread = SPREAD if SPREAD in table.conditions else ""
+        conditions = described(shown[0].conditions, {one.seed for one in shown}, spread)
+        return replace(table, conditions=conditions, origin=origin_of([one.provenance for one in shown]))
 
     @property
     def records(self) -> Sequence[Record]:
@@ -120,6 +149,27 @@ class Inputs:
 
     def _results(self, records: Sequence[Record], known: Mapping[str, ApproachManifest]) -> Results:
         return Results(select(records, self.profile, self.device, self.precision, self._stored[1]), known)
+
+    @cached_property
+    def judged(self) -> Results:
+        """The records that verdicts are of: the user's in trained runs with `ENOUGH` of their seeds, else the others'.
+
+        Without a baseline, all are the user's.
+        """
+        if self._baseline is None:
+            return self.results
+        conditions = (self.profile, self.device, self.precision)
+        kept = with_baseline(self._stored[0], self._of_baseline[0], conditions, ENOUGH)
+        return self._results(kept.records, kept.manifests(of_group(self.group)))
+
+    @cached_property
+    def reruns(self) -> list[Rerun]:
+        """The end results that the user's records give, beside the baseline's seeds; none without a baseline."""
+        own = self._results(self._stored[0], of_group(self.group))
+        if not own.records or self._baseline is None:
+            return []  # before the baseline is read
+        shipped = self._results(self._of_baseline[0], of_group(self.group))
+        return reruns(end_results(self.claims), own, shipped) if shipped.records else []
 
     @cached_property
     def frame(self) -> pd.DataFrame:
@@ -163,7 +213,7 @@ class Inputs:
     @cached_property
     def judgement(self) -> Judgement:
         """The verdicts of every reported number and of every curve."""
-        return judge(self.rows)
+        return judge(self.rows if self._baseline is None else with_others(match(self.claims, self.judged), self.judged))
 
     @cached_property
     def _own_derived_metrics(self) -> tuple[Sequence[DerivedMetrics], Sequence[Problem]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import takewhile
@@ -158,9 +158,17 @@ class Table:
         """Return all notes: the table's own, then the origin of its records."""
         return (*self.own_notes, *self.origin)
 
-    def of(self, results: Results, has_spread: bool = True) -> Table:
-        """Return the table with the conditions and origin of results; `has_spread`: it shows standard deviations."""
-        return replace(self, conditions=results.describe(has_spread), origin=results.origin())
+    def of(self, results: Results, has_spread: bool = True, keys: Iterable[str] = ()) -> Table:
+        """Return the table with the conditions and origin of results; `has_spread`: it shows standard deviations.
+
+        The seeds are those of the records that the entries or `keys` name.
+        """
+        shown = {*keys, *self.sources()}
+        return replace(self, conditions=results.describe(has_spread, shown), origin=results.origin())
+
+    def sources(self) -> set[str]:
+        """Return the sources of all entries."""
+        return {key for row in self.rows for entry in row for key in sources_of(entry)}
 
     def without(self, columns: Collection[str]) -> Table:
         """Return the table without some columns."""

@@ -6,6 +6,7 @@ In a trained run that the user has finished, the user's records count. An approa
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -91,13 +92,16 @@ class WithBaseline:
         return f"Yours: {', '.join(sorted(trained_runs))}." if trained_runs else ""
 
 
-def with_baseline(own: Sequence[Record], baseline: Sequence[Record], conditions: tuple[str, str, str]) -> WithBaseline:
-    """Return a user's records, and a baseline's records of the trained runs that the user has not finished.
+def with_baseline(
+    own: Sequence[Record], baseline: Sequence[Record], conditions: tuple[str, str, str], fewest: int = 1
+) -> WithBaseline:
+    """Return a user's records, and a baseline's records of the trained runs of which the user finished too few seeds.
 
     Return the user's alone if none of the baseline's has these conditions (profile, device, precision). In a trained
-    run that the baseline has and the user has not finished, the user's records do not count.
+    run that the baseline has and of which the user finished fewer than `fewest` seeds, the user's do not count.
     """
-    taken = {record.series for record in own if record.outcome == "done" and not is_stale(record)}
+    finished = {(record.series, record.seed) for record in own if record.outcome == "done" and not is_stale(record)}
+    taken = {series for series, n in Counter(series for series, _ in finished).items() if n >= fewest}
     others = [record for record in baseline if record.series not in taken]
     if not any(record.conditions == conditions for record in others):
         return WithBaseline(own)

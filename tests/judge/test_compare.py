@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from bench.cli import INCOMPLETE, USAGE
 from bench.cli.main import main
+from bench.core.project import RESULTS
 from bench.core.store import Store
 from bench.judge.compare.differences import IDENTICAL, NO_SPREAD, ONE_SEED, row_test
 from tests.synthetic import record
@@ -98,14 +99,33 @@ def test_other_conditions_are_named(tmp_path, capsys):
     assert "trained together" in answer
 
 
-def test_a_folder_of_several_conditions_needs_a_choice(tmp_path, capsys):
+def test_of_several_conditions_the_one_that_both_folders_have_is_taken_or_the_user_chooses(tmp_path, capsys):
     folder(tmp_path / "a", {0: 0.5, 1: 0.6})
     folder(tmp_path / "b", {0: 0.5, 1: 0.6})
     folder(tmp_path / "b", {0: 0.7, 1: 0.8}, precision="bf16", key="of-bf16")
-    assert main(["compare", str(tmp_path / "a"), str(tmp_path / "b")]) == USAGE
-    assert "full, cpu, bf16; full, cpu, float32; choose with" in capsys.readouterr().err
+    _, found = compared(capsys, tmp_path)
+    assert by_metric(found)["mnist/nll"]["difference"] == 0
     _, found = compared(capsys, tmp_path, "--precision", "float32,bf16")
     assert by_metric(found)["mnist/nll"]["difference"] == pytest.approx(0.2)
+    folders = [str(tmp_path / "a"), str(tmp_path / "b")]
+    folder(tmp_path / "c", {0: 0.5}, profile="smoke", key="of-smoke")
+    assert main(["compare", str(tmp_path / "c"), folders[1]]) == USAGE
+    assert "A has smoke, cpu, float32; B has full, cpu, bf16; full, cpu, float32; choose" in capsys.readouterr().err
+    folder(tmp_path / "a", {0: 0.7}, precision="bf16", key="of-bf16")
+    assert main(["compare", *folders]) == USAGE
+    assert "full, cpu, bf16; full, cpu, float32; choose with" in capsys.readouterr().err
+
+
+def test_a_run_is_compared_with_the_shipped_records(tmp_path, capsys):
+    """They have several profiles, and records without numbers of trained runs that the user has not."""
+    shipped = Store(RESULTS).all_records()[0]
+    (mine,) = (one for one in shipped if one.title == "uniform published x common, seed 0" and one.profile == "full")
+    Store(tmp_path).write(mine)
+    assert main(["compare", str(tmp_path)]) == 0
+    said = capsys.readouterr().out
+    assert " identical in every seed" in said
+    assert said.count("only in B: ") == 11
+    assert said.splitlines()[-1].endswith(" more; --json lists all")
 
 
 BOTH = {"mnist/nll": 0.5, "mnist/accuracy": 0.9}
@@ -190,6 +210,8 @@ def test_unfinished_records_are_a_problem(tmp_path, capsys):
     code, found = compared(capsys, tmp_path)
     assert code == INCOMPLETE
     assert "out of memory" in found["problems"][0]
+    store.write(record("linear_bbb", "published", "common", outcome="failed", reason="no such file"))
+    assert len(compared(capsys, tmp_path)[1]["problems"]) == 1  # A has nothing of linear_bbb
 
 
 @pytest.mark.parametrize(

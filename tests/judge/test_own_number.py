@@ -199,7 +199,18 @@ def test_the_command_takes_every_approach_that_has_records(tmp_path, capsys):
     store = Store(tmp_path)
     for seed, z in enumerate(Z):
         store.write(with_error(seed, 0.0175 + 0.0002 * z, rest=0.02))
-    own = ["verdict", "--results", str(tmp_path), "--metric", "error", "--reported", ".0175", "--approach"]
+    own = [
+        "verdict",
+        "--results",
+        str(tmp_path),
+        "--baseline",
+        "none",
+        "--metric",
+        "error",
+        "--reported",
+        ".0175",
+        "--approach",
+    ]
     assert main([*own, "blundell_bbb"]) == 0
     assert "confirmed: " in capsys.readouterr().out
     assert main([*own, "deep_ensembl"]) == USAGE

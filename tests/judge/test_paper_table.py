@@ -38,10 +38,11 @@ def folder(tmp_path):
 
 
 def test_the_command_and_the_figure(folder, capsys):
-    assert main(["verdict", "blundell2015", "--results", str(folder)]) == 0
+    place = ["--results", str(folder), "--baseline", "none"]
+    assert main(["verdict", "blundell2015", *place]) == 0
     said = " ".join(capsys.readouterr().out.split())
     assert "1.36 % with 400 units is open: 2 of 5 seeds so far; the lowest error is" in said
-    assert main(["verdict", "--document", "blundell2015", "--results", str(folder), "--json"]) == 0
+    assert main(["verdict", "--document", "blundell2015", *place, "--json"]) == 0
     assert {row["number"] for row in json.loads(capsys.readouterr().out)} == set(CLAIMS)
     assert main(["verdict", SMALL, "--results", str(folder)]) == USAGE
     assert "a paper with a table of its own; give its name alone" in capsys.readouterr().err

@@ -8,17 +8,20 @@ from bench.cli import INCOMPLETE
 from bench.cli.main import main
 from bench.core.project import RESULTS
 from bench.core.store import Store
-from bench.judge.claims import ClaimRow
-from bench.judge.comparison import CONFIRMED
+from bench.judge.claims import NATS_PER_BIT, ClaimRow, match, measured_key
+from bench.judge.comparison import CANNOT_TELL, CONFIRMED, CONTRADICTED
 from bench.judge.results import Results
 from bench.judge.samples import Samples
+from bench.judge.stats.one_more_run import Rerun, with_p
 from bench.judge.stats.rule import EXACT, NOT_RUN, TOO_FEW, is_exact
 from bench.judge.stats.verdicts import end_results, judge
 from bench.show.reasoning import explain
 from bench.show.screens.verdict import WIDE, all_text, ends_text, folded
-from bench.show.tables.verdicts import headline_table, load_short_names
+from bench.show.tables.verdicts import headline_table, load_short_names, summary_table, verdicts_table
 from tests.judge.claims import BY_ID
 from tests.synthetic import record
+
+ENTROPY = BY_ID["feldman2018.bbb.noise_entropy"]
 
 
 @pytest.mark.parametrize("width", [80, 120])
@@ -38,7 +41,7 @@ def test_every_line_fits_a_terminal_and_the_end_results_a_screen(width):
 
 
 def test_the_command_has_a_line_for_every_claim(tmp_path, capsys):
-    assert main(["verdict", "--results", str(tmp_path), "--json"]) == 0
+    assert main(["verdict", "--results", str(tmp_path), "--baseline", "none", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert len(found) == 303
     assert {line["verdict"] for line in found} == {EXACT, NOT_RUN}  # the worked example needs no records
@@ -85,12 +88,13 @@ def test_a_damaged_record_stands_in_for_its_seed(tmp_path, capsys):
 
 
 def test_the_command_explains_one_claim(tmp_path, capsys):
-    assert main(["verdict", "feldman2018.bbb.noise_entropy", "--results", str(tmp_path)]) == 0
+    place = ["--results", str(tmp_path), "--baseline", "none"]
+    assert main(["verdict", "feldman2018.bbb.noise_entropy", *place]) == 0
     text = capsys.readouterr().out
     assert "a tenth of a bit" in text
     assert "no record of this trained run" in text
     for name in ("feldman2018.linear_bbb.noise_entropy", "noise entropy, Bayes"):  # by approach, as on the screen
-        assert main(["verdict", name, "--results", str(tmp_path)]) == 0
+        assert main(["verdict", name, *place]) == 0
         assert capsys.readouterr().out == text
 
 
@@ -119,6 +123,14 @@ def test_the_caption_speaks_of_the_interval_that_is_shown():
     assert headline_table(results, judge([])).caption.endswith(" Profile full, cpu, float32, seeds 0, 1.")
 
 
+def test_the_caption_names_the_seeds_of_the_verdicts_alone():
+    of_other_recipe = record("linear_bbb", "published+wide-start", seed=7)
+    metrics = {measured_key(ENTROPY)[1]: 0.7}
+    results = Results([record("linear_bbb", seed=seed, metrics=metrics) for seed in (0, 1)] + [of_other_recipe], {})
+    for table in (headline_table, verdicts_table, summary_table):
+        assert "float32, seeds 0, 1" in table(results, judge(match([ENTROPY], results))).conditions
+
+
 def test_only_end_results_are_counted_and_the_outcomes_explained():
     claims = [
         BY_ID["feldman2018.bbb.noise_entropy"],
@@ -145,3 +157,86 @@ def test_every_end_result_has_a_short_name():
     names = load_short_names()
     assert {claim.id for claim in end_results(BY_ID.values())} == set(names)
     assert max(map(len, names.values())) <= 23
+
+
+def entropies(root, values, **changes):
+    """Write records of linear_bbb as published with these numbers of bits by seed; return the folder as text."""
+    for seed, value in values.items():
+        metrics = {measured_key(ENTROPY)[1]: value * NATS_PER_BIT}
+        key = f"{root.name}-{seed}"
+        Store(root).write(record("linear_bbb", seed=seed, key=key, metrics=metrics, **changes))
+    root.mkdir(exist_ok=True)
+    return str(root)
+
+
+SHIPPED = dict(enumerate([0.80, 0.90, 1.00, 1.10, 1.20, 1.05, 0.95]))
+
+
+def asked(capsys, *words):
+    code = main([*words])
+    out, err = capsys.readouterr()
+    assert code == 0, err
+    return out, err
+
+
+@pytest.mark.parametrize(
+    ("own", "outcome", "said"),
+    [
+        ({0: 0.8}, "the same", "1 of 1 end result like the shipped seeds."),
+        ({9: 1.02}, "like", "1 of 1 end result like the shipped seeds."),
+        ({9: 2.5}, "unlike", "0 of 1 end result like the shipped seeds. unlike: noise entropy, Bayes (feldman2018)."),
+    ],
+)
+def test_a_few_seeds_of_ones_own_stand_beside_the_shipped_ones(own, outcome, said, tmp_path, capsys):
+    folders = ["--results", entropies(tmp_path / "own", own, provenance={"cpu": "another CPU"})]
+    folders += ["--baseline", entropies(tmp_path / "shipped", SHIPPED)]
+    out, err = asked(capsys, "verdict", ENTROPY.id, *folders, "--json")
+    (found,) = json.loads(out)
+    assert found["n"] == 7  # the verdict is of the shipped seeds
+    assert found["verdict"] == CANNOT_TELL
+    assert found["yours"]["outcome"] == outcome
+    assert found["yours"]["processors"] == [["another CPU"], ["made-up CPU"]]
+    assert f"yours, in {folders[1]}: 1 trained run; the rest is of the records in {folders[3]}" in err
+    assert "verdicts where you have fewer than 5 seeds" in err
+    out, _ = asked(capsys, "verdict", *folders)
+    assert said in " ".join(out.split())
+    assert "Your processor (another CPU) is none of theirs (made-up CPU)." in " ".join(out.split())
+    out, _ = asked(capsys, "verdict", ENTROPY.id, *folders)
+    assert f"yours: {next(iter(own.values())):.7g} (seed {next(iter(own))})" in out
+
+
+def test_five_seeds_of_ones_own_have_a_verdict_of_their_own(tmp_path, capsys):
+    own = {seed: 2.5 + 0.01 * seed for seed in range(5)}
+    folders = ["--results", entropies(tmp_path / "own", own)]
+    folders += ["--baseline", entropies(tmp_path / "shipped", SHIPPED | {seed: 1.0 for seed in range(7, 12)})]
+    (found,) = json.loads(asked(capsys, "verdict", ENTROPY.id, *folders, "--json")[0])
+    assert (found["n"], found["verdict"], found["yours"]["outcome"]) == (5, CONTRADICTED, "unlike")
+
+
+@pytest.mark.parametrize("profile", ["smoke", None])
+def test_verdicts_and_tables_without_records_of_ones_own_are_the_shipped_ones_and_say_so(profile, tmp_path, capsys):
+    own = entropies(tmp_path / "own", {0: 1.0} if profile else {}, profile=profile or "full")
+    folders = ["--results", own, "--baseline", entropies(tmp_path / "shipped", SHIPPED)]
+    verdict, said = asked(capsys, "verdict", *folders)
+    table, too = asked(capsys, "table", "headline", *folders)
+    assert said == too
+    reason = " (profile smoke cuts epochs short and is no evidence)" if profile else ""
+    assert said == (
+        f"{own} has no finished record with profile full, cpu, float32{reason}: what is shown is of the records in "
+        f"{folders[3]}\n"
+    )
+    for text in (verdict, table):
+        assert "1: no single run can tell, 29 not run" in " ".join(text.split())
+        assert "seeds 0-6." in " ".join(text.split())
+
+
+@pytest.mark.parametrize("width", [80, 100, 120])
+def test_the_lines_with_ones_own_numbers_fit_and_a_narrow_screen_has_no_interval(width):
+    claims = end_results(BY_ID.values())
+    rows = [ClaimRow(claim, Samples.of(tuple(claim.value * (1 - 0.01 * z) for z in range(6)))) for claim in claims]
+    yours = with_p([Rerun(row.claim, Samples({9: row.claim.value * 3}), row.sample) for row in rows])
+    lines = ends_text(judge(rows), load_short_names(), width, yours).splitlines()
+    assert len(lines) == 1 + 5 + 30
+    assert max(map(len, lines)) <= width
+    assert ("[" in lines[2]) == (width >= 96)
+    assert any("!" in line for line in lines)

@@ -8,9 +8,12 @@ import sys
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from bench.cli.ending import ending
 from bench.cli.main import main
+from bench.core.project import RESULTS
+from bench.core.store import Store
 from bench.plan.costs import CostEstimate
 from bench.plan.trained_runs import TrainedRun
 from bench.run import progress
@@ -240,6 +243,21 @@ def test_the_next_command_has_the_seed_and_the_approach_path():
     failed = Result(trained_run(4), "failed", "it raised", was_there=False)
     lines = ending([failed], 1, arguments(seeds=(4,), approach_path="examples"))
     assert lines[-2].plain == "next: python -m bench status mlp --seeds 4, --approach-path examples lists all"
+
+
+def test_the_end_says_whether_the_end_results_are_like_the_shipped_ones(tmp_path):
+    shipped = [one for one in Store(RESULTS).records_of(["mlp"])[0] if one.profile == "full"]
+    mine = {one.seed: one for one in shipped if one.combination == ("mlp", "published", "published")}
+    Store(tmp_path).write(mine[3])
+    done = [Result(trained_run(3), "done", "", was_there=False)]
+    lines = [line.plain for line in ending(done, 1, arguments(results=tmp_path), None)]
+    assert lines[1] == "2 of 2 end results like the shipped seeds"
+    assert lines[2] == f"next: python -m bench verdict --results {tmp_path}"
+    wrong = {key: 0.5 * value for key, value in mine[4].metrics.items() if value is not None}
+    epochs = [structs.replace(one, metrics=dict.fromkeys(one.metrics, 0.5)) for one in mine[4].epochs]
+    Store(tmp_path).write(structs.replace(mine[4], metrics=wrong, epochs=epochs))
+    (told,) = [line.plain for line in ending(done, 1, arguments(results=tmp_path), None)[1:-1]]
+    assert told.startswith("0 of 2 end results like the shipped seeds. unlike: accuracy, no Bayes (feldman2018)")
 
 
 @pytest.mark.parametrize(

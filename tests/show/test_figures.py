@@ -46,6 +46,17 @@ def test_several_seeds_are_drawn_too(tmp_path):
         assert_drawn(several[name])
 
 
+def test_captions_name_corrected_recipes_only_where_they_are_drawn(found, tmp_path):
+    fill(tmp_path)
+    for file in (tmp_path / "records").glob("*/corrected__*"):
+        file.unlink()
+    alone = {figure.name: figure.caption for figure in figures(tmp_path)}
+    for figure in found:
+        if figure.name in ("accuracy", "reliability", "cost"):
+            assert "corrected" in figure.caption
+            assert "corrected" not in alone[figure.name]
+
+
 def test_equal_records_make_equal_files(root, found, tmp_path):
     again = figures(shutil.copytree(root, tmp_path / "copy"))
     for name in CHEAP:

@@ -167,6 +167,10 @@ def test_only_mine_are_the_rows_of_the_users_records(folders, capsys):
     out = capsys.readouterr().out
     names = {line.split(",")[0] for line in out.splitlines() if line}
     assert names == {"approach", "mlp", "mine: my_net"}
+    Store(baseline).write(of_accuracy("uniform", 0.1, seed=7))
+    for only, seeds in ((["--only", "mine"], "seed 0."), ([], "seeds 0, 7; mean")):  # those of the rows that are shown
+        assert main([*words, *only]) == 0
+        assert f"Profile full, cpu, float32, {seeds}" in " ".join(capsys.readouterr().out.split())
     assert main(["table", "--results", str(own), "--only", "mine"]) == USAGE
     assert "give its name" in capsys.readouterr().err
     assert main(["table", "choice", "--only", "mine", "--results", str(RESULTS)]) == USAGE

@@ -39,7 +39,7 @@ class Side:
     conditions: tuple[str, ...]  # profile, device, precision
     records: Mapping[tuple[TrainedRunName, int], Record]  # by trained run and seed
     problems: tuple[str, ...]  # what is wrong with files that were left out
-    unfinished: tuple[str, ...]  # which records do not count, and why
+    unfinished: tuple[tuple[TrainedRunName, str], ...]  # which records do not count, and why
 
     @classmethod
     def read(cls, store: Store, wanted: Mapping[str, str | None], name: str) -> Side:
@@ -65,12 +65,39 @@ class Side:
         newest, others = _of_one_version(Results(select(kept, profile, device, precision), {}, with_stale=True).records)
         done = {(record.combination, record.seed): record for record in newest if record.outcome == "done"}
         unfinished = [
-            f"{name}: {record.title}, {record.outcome}: {in_words(record.reason)}"
+            (record.combination, f"{name}: {record.title}, {record.outcome}: {in_words(record.reason)}")
             for record in newest
             if record.outcome != "done"
         ]
-        unfinished += [f"{name}: {record.title} is left out: {OTHER_VERSIONS}" for record in others]
+        unfinished += [(one.combination, f"{name}: {one.title} is left out: {OTHER_VERSIONS}") for one in others]
         return cls(store, found[0], done, tuple(problem.reason for problem in problems), tuple(unfinished))
+
+
+def take_common(stores: Sequence[Store], wanted: Sequence[dict[str, str | None]]) -> None:
+    """If a folder has several kinds of records, set in `wanted` the one that both have; of several, the user chooses.
+
+    Raises:
+        ConfigError: they have none in common.
+    """
+    kinds = [
+        {
+            one.conditions
+            for one in store.all_records()[0]
+            if all(asked[key] in (None, getattr(one, key)) for key in asked)
+        }
+        for store, asked in zip(stores, wanted, strict=True)
+    ]
+    common = kinds[0] & kinds[1]
+    if not all(kinds) or max(map(len, kinds)) == 1:
+        return
+    if not common:
+        a, b = ("; ".join(map(", ".join, sorted(found))) for found in kinds)
+        raise ConfigError(
+            f"no kind of records is in both folders: A has {a}; B has {b}; choose one of each: --profile X,Y"
+        )
+    if len(common) == 1:
+        for asked in wanted:
+            asked.update(zip(CONDITIONS, *common, strict=True))
 
 
 def _of_one_version(records: Sequence[Record]) -> tuple[list[Record], list[Record]]:
@@ -110,6 +137,12 @@ def pair_records(a: Side, b: Side) -> list[Pairs]:
 def only_in(one: Side, other: Side) -> list[str]:
     """Return the titles of finished records that only the first folder has."""
     return [one.records[key].title for key in sorted(one.records.keys() - other.records.keys())]
+
+
+def unfinished(one: Side, other: Side) -> list[str]:
+    """Return which records of a folder do not count, and why; of trained runs that the other folder has too."""
+    theirs = {trained_run for trained_run, _ in (*other.records, *other.unfinished)}
+    return [text for trained_run, text in one.unfinished if trained_run in theirs]
 
 
 def differing_conditions(a: Side, b: Side, pairs: Iterable[Pairs]) -> list[str]:

@@ -3,6 +3,8 @@
 It is Student's t, shifted and scaled; see `bench.judge.comparison`. Two recipes have two such distributions. The ratio
 of their densities at a reported number says under which recipe it is likelier, and by how much. Their overlap says
 whether any number could tell the recipes apart.
+
+A user's run is judged as one more run among the shipped seeds of its recipe.
 """
 
 from __future__ import annotations
@@ -10,17 +12,23 @@ from __future__ import annotations
 import functools
 import math
 import statistics
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
-from bench.judge.comparison import one_more_error
+from bench.judge.claims import Claim, measure, measured_key
+from bench.judge.comparison import ALPHA, ENOUGH, Estimate, holm_over, independent, one_more_error
+from bench.judge.results import Results
 from bench.judge.samples import Samples
+from bench.judge.stats.scales import scale_of, to_scale
 
 _TINY = 1e-6  # times the scale: over a narrower interval the density counts as constant
 _CUTS = 1_000  # places that cut a distribution into parts of equal probability
 _NODES = 64  # of each of the two integrals: over the true mean, and over the true standard deviation
+SAME, LIKE, UNLIKE, UNTOLD = "the same", "like", "unlike", "not told"
 
 Floats = NDArray[np.float64]
 
@@ -111,3 +119,70 @@ def _nodes(n: int, freedom: int) -> tuple[Floats, Floats, Floats]:
     share = (places + 1) / 2
     w = np.sqrt(special.chdtri(freedom, share) / freedom)
     return w, special.ndtri(share) / math.sqrt(n), weights / 2
+
+
+@dataclass(frozen=True)
+class Rerun:
+    """An end result as the user's seeds give it, beside the shipped seeds."""
+
+    claim: Claim
+    own: Samples  # in the claim's unit
+    shipped: Samples
+    processors: tuple[frozenset[str], frozenset[str]] = (frozenset(), frozenset())  # that made the user's, and shipped
+    estimate: Estimate | None = None  # the user's mean minus that of the other shipped seeds; None: see `compared`
+    p_adjusted: float | None = None  # Holm, over all numbers that were measured again
+
+    @property
+    def outcome(self) -> str:
+        """Return whether the user's number could be of one more shipped seed."""
+        if self.own.by_seed.items() <= self.shipped.by_seed.items():
+            return SAME
+        if self.p_adjusted is None:
+            return UNTOLD
+        return LIKE if self.p_adjusted >= ALPHA else UNLIKE
+
+
+def reruns(ends: Iterable[Claim], own: Results, shipped: Results) -> list[Rerun]:
+    """Return the end results (`ends`) that the user's records give, each beside the shipped seeds."""
+    found = []
+    for claim in ends:
+        both = [results.trained_run(claim.approach, "published", "published") for results in (own, shipped)]
+        mine, theirs = (frozenset(one.provenance.cpu for one in records if one.provenance.cpu) for records in both)
+        found.append(Rerun(claim, measure(claim, both[0]), measure(claim, both[1]), (mine, theirs)))
+    return with_p([one for one in found if one.own.n])
+
+
+def with_p(found: Sequence[Rerun]) -> list[Rerun]:
+    """Return the end results with estimates and p-values; a number that several claims report is tested once."""
+    numbers = {_number(one.claim): one for one in reversed(found)}
+    estimates = {name: compared(one) for name, one in numbers.items()}
+    adjusted = holm_over(estimates)
+    return [
+        replace(one, estimate=estimates[name], p_adjusted=adjusted.get(name))
+        for one in found
+        for name in [_number(one.claim)]
+    ]
+
+
+def _number(claim: Claim) -> tuple[str, tuple[str, str]]:
+    return claim.approach, measured_key(claim)
+
+
+def compared(one: Rerun) -> Estimate | None:
+    """Compare the user's seeds with the other shipped seeds, on the claim's scale.
+
+    A shipped seed that the user trained too is left out, as the two runs are not independent. None if fewer than
+    `ENOUGH` are left, if these are all equal and the user's differ, or if the scale cannot hold a number.
+    """
+    scale = scale_of(one.claim)
+    others = {seed: value for seed, value in one.shipped.by_seed.items() if seed not in one.own.by_seed}
+    if len(others) < ENOUGH:
+        return None
+    try:
+        first, second = (
+            Samples(part).converted(lambda value: to_scale(scale, value)) for part in (others, one.own.by_seed)
+        )
+    except ValueError:
+        return None
+    found = independent(first, second)
+    return found if found.error or not found.difference else None

@@ -35,10 +35,11 @@ def _reliability(inputs: Inputs) -> Figure | Absent:
         return Absent(RELIABILITY, RELIABILITY_TITLE, FIELD, reason)
     records = [record for found in trained_runs.values() for record in found]
     images = max(sum(bins.count) for record in records if (bins := record.arrays.reliability))
+    hollow = "; hollow: corrected" if any(recipe == "corrected" for _, recipe in trained_runs) else ""
     caption = (
         f"Test images ({images:,} a seed, seeds pooled) in 15 bins of equal width by the largest mean probability: "
-        "mean confidence against the share that is right, with 95 % Wilson intervals. Filled: published recipe; "
-        f"hollow: corrected. Bins of fewer than {FEWEST} images are left out. Above the diagonal: too careful; below: "
+        "mean confidence against the share that is right, with 95 % Wilson intervals. Filled: published recipe"
+        f"{hollow}. Bins of fewer than {FEWEST} images are left out. Above the diagonal: too careful; below: "
         "too sure. Grey bars: share of the images in each bin, published. ECE: expected calibration error. "
         f"{inputs.conditions(records)}"
     )

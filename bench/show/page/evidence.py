@@ -28,7 +28,7 @@ def reasonings(content: ReportContent) -> dict[str, list[tuple[Verdict, str]]]:
     for verdict in judgement.verdicts:
         is_first = verdict.claim.id in first
         if is_first or not verdict.is_point:
-            steps = explained(judgement, content.inputs.results, verdict, is_first).partition("\n")[2]
+            steps = explained(judgement, content.inputs.judged, verdict, is_first).partition("\n")[2]
             found.setdefault(verdict.claim.source, []).append((verdict, steps))
     return found
 

@@ -82,7 +82,7 @@ def _document(content: ReportContent, links: Links, shown: Mapping[str, PageTabl
         facts.insert(1, ("at", address, address))
     known = content.inputs.results.manifests
     mine = [one for one in content.inputs.results.approaches if one in known and known[one].document == name]
-    curves = curve_verdicts_table(content.inputs.results, content.inputs.judgement.of_documents([name]))
+    curves = curve_verdicts_table(content.inputs.judged, content.inputs.judgement.of_documents([name]))
     curves = replace(curves.without(["document"]), title=f"The training curves of {name}", origin=())
     wanted = [f"audit_{name}", *(f"{kind}_{one}" for one in mine for kind in ("answer", "ablation"))]
     wanted += ["toys"] if any(known[one].task == "toy" for one in mine) else []
@@ -100,7 +100,7 @@ def _verdicts(content: ReportContent, name: str) -> Table:
     mine = content.inputs.judgement.of_documents([name])
     alone = replace(mine, verdicts=[verdict for verdict in mine.verdicts if not verdict.is_point])
     return replace(
-        verdicts_table(content.inputs.results, alone),
+        verdicts_table(content.inputs.judged, alone),
         title=f"What {name} reports, and whether it reproduces",
         explanation=f"{kinds_text(mine)} Each verdict leads to its reasoning, each measured number to its "
         "records. A curve is one line of the next table.",

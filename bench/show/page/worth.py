@@ -48,7 +48,7 @@ def _reports_with_mistakes(inputs: Inputs) -> str:
     names = load_short_names()
     found: dict[str, list[str]] = {}
     protocols: set[str] = set()
-    for mine in end_results_against(inputs.results, inputs.claims):
+    for mine in end_results_against(inputs.judged, inputs.claims):
         corrected = [one for one in mine.hardly_from if one.alternative.kind == CORRECTED]
         if corrected:
             name = names.get(mine.claim.id, mine.claim.metric)

@@ -15,6 +15,7 @@ from bench.show.terminal import shown
 
 COLUMNS = ("trained run", "metric", "A", "B", "B - A", "95 % interval", "seeds", "adjusted p", "result")
 ROW_COLUMNS = ("trained run", "seed", "rows", "only A right", "only B right", "B - A", "95 % interval", "McNemar p")
+MOST_TITLES = 10  # of the records that only one folder has
 
 
 @dataclass(frozen=True)
@@ -42,7 +43,9 @@ def text(found: Comparison) -> str:
     parts += ["", f"{counted(len(found.differences), 'metric')}, {n_ties} of them identical in every seed"]
     parts += [f"not compared: {line}" for line in _lacks(found)]
     for name, titles in (("A", found.only_a), ("B", found.only_b)):
-        parts += [f"only in {name}: {title}" for title in titles]
+        parts += [f"only in {name}: {title}" for title in titles[:MOST_TITLES]]
+        if len(titles) > MOST_TITLES:
+            parts.append(f"only in {name}: {len(titles) - MOST_TITLES} more; --json lists all")
     return shown(*parts, *(f"problem: {line}" for line in found.problems))
 
 

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import dataclasses
 import textwrap
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from bench.core.text import counted
 from bench.judge.alternatives.own import JudgedNumber
 from bench.judge.claims import print_interval
-from bench.judge.comparison import CANNOT_TELL, CONFIRMED
+from bench.judge.comparison import CANNOT_TELL, CONFIRMED, ENOUGH
 from bench.judge.stats.curves import SEEN_BEFORE, Curve
+from bench.judge.stats.one_more_run import LIKE, SAME, UNLIKE, UNTOLD, Rerun
 from bench.judge.stats.rule import Verdict
 from bench.judge.stats.verdicts import Judgement
 from bench.show.outcomes import counts, in_brief, seeds_that_settle, why
-from bench.show.reasoning import CHOSEN_AFTER, NAME_WIDTH, ours_text, outcome_text, p_text, pooling_text
+from bench.show.reasoning import CHOSEN_AFTER, NAME_WIDTH, digits_of, ours_text, outcome_text, p_text, pooling_text
 from bench.show.tables.alternatives import against_json, against_lines
 from bench.show.tables.verdicts import reported_text
 
@@ -23,38 +24,52 @@ CURVE = 43  # width of a curve's name
 STEP = NAME_WIDTH + 3  # characters before the text of a step
 MEANING = (
     "Confirmed: 95 of 100 new runs of ours would land within the margin, the difference that matters. Contradicted: "
-    "chance does not explain the difference, p < .05. No single run can tell: neither. p: how often one more run of "
-    "ours lies at least as far from our mean as the report. `verdict CLAIM` says why; `verdict --all` lists all."
+    "chance does not explain the difference, p < .05. No single run can tell: neither. "
+)
+OF_P = "p: how often one more run of ours lies at least as far from our mean as the report. "
+MORE = "`verdict CLAIM` says why; `verdict --all` lists all."
+OF_YOURS = (
+    "p: how often one more shipped run lies at least as far as yours from the mean of the shipped seeds that you did "
+    "not train (t rule; Holm over your numbers). Below .05, with !, yours is unlike them. Same: equal to the last bit "
+    "to the shipped run of your seed."
 )
 WIDE = 120  # characters; a terminal of this width has room for reasons and percentiles
 ROOM_FOR_P = 88  # a narrower one has no room for p
+ROOM_FOR_BOTH = 96  # of the user's number and an interval
 
 
-def ends_text(judgement: Judgement, names: Mapping[str, str], width: int) -> str:
+def ends_text(judgement: Judgement, names: Mapping[str, str], width: int, yours: Sequence[Rerun] = ()) -> str:
     """Return a line for each end result, grouped by document. From `WIDE` characters on, lines have percentiles.
 
-    `names`: short names by the id of the claim.
+    `names`: short names by the id of the claim; `yours`: the user's runs beside those that the verdicts are of.
     """
     names_of_columns = ("reported", "ours [95 % of runs]", "p", f"{'%ile' if width >= WIDE else ''} verdict".strip())
     lines, kept = [_line_of(width, "", *names_of_columns)], judgement.ends
+    if yours:
+        whose = "shipped" if all(one.own.n < ENOUGH for one in yours) else "seeds"
+        lines = [_beside_line(width, "", "yours", "p", "reported", f"{whose} [95 % of runs]", "verdict")]
+    own = {one.claim.id: one for one in yours}
     for document in dict.fromkeys(verdict.claim.source for verdict in kept):
         joint = judgement.joint.get(document)
         lines.append(document + (f": p = {p_text(joint)} for all its end results together" if joint else ""))
-        lines += [_line(one, names, width) for one in kept if one.claim.source == document]
+        mine = [one for one in kept if one.claim.source == document]
+        lines += [
+            _beside(one, own.get(one.claim.id), names, width) if yours else _line(one, names, width) for one in mine
+        ]
     return "\n".join(lines)
 
 
-def summary_text(judgement: Judgement, width: int) -> str:
+def summary_text(judgement: Judgement, width: int, has_p: bool = True) -> str:
     """Return the counts of outcomes and the meaning of the words, in lines of at most `width` characters."""
     said = f"{counted(len(judgement.ends), 'end result')}: {counts(judgement.ends)}."
     n_pooled = sum(one.on_scale is not None and one.on_scale.is_pooled for one in judgement.ends)
     pooled = f" For {n_pooled}, the spread is pooled over recipes that scatter alike." if n_pooled else ""
-    return f"{textwrap.fill(said + pooled, width)}\n{textwrap.fill(MEANING, width)}"
+    return f"{textwrap.fill(said + pooled, width)}\n{textwrap.fill(MEANING + OF_P * has_p + MORE, width)}"
 
 
-def all_text(judgement: Judgement, names: Mapping[str, str], width: int) -> str:
+def all_text(judgement: Judgement, names: Mapping[str, str], width: int, yours: Sequence[Rerun] = ()) -> str:
     """Return end results, curves, computed numbers, and then every number by its id."""
-    parts = [ends_text(judgement, names, width), _curves_text(judgement, width)]
+    parts = [ends_text(judgement, names, width, yours), _curves_text(judgement, width)]
     if judgement.computed:
         n_computed = counted(len(judgement.computed), "computed number")
         parts.append(f"{n_computed}, not trained: {counts(judgement.computed)}")
@@ -99,14 +114,34 @@ def _every(judgement: Judgement, width: int) -> Iterator[str]:
 
 
 def _line(verdict: Verdict, names: Mapping[str, str], width: int) -> str:
-    claim = verdict.claim
-    name = names.get(claim.id) or claim.id.partition(".")[2].replace(".", " ").replace("_", " ")
     p = p_text(verdict.on_scale.estimate.p if verdict.on_scale else None)
     words = _words(verdict, width)
     if width >= WIDE:
         percentile = "-" if verdict.on_scale is None else f"{verdict.on_scale.percentile:.0f}"
         words = f"{percentile:>4} {words}"
-    return _line_of(width, f" {name}", reported_text(verdict), ours_text(verdict), p, words)
+    return _line_of(width, _name(verdict, names), reported_text(verdict), ours_text(verdict), p, words)
+
+
+def _name(verdict: Verdict, names: Mapping[str, str]) -> str:
+    name = verdict.claim.id.partition(".")[2].replace(".", " ").replace("_", " ")
+    return f" {names.get(verdict.claim.id) or name}"
+
+
+def _beside(verdict: Verdict, own: Rerun | None, names: Mapping[str, str], width: int) -> str:
+    """Return the line of an end result with the user's number."""
+    mean, p = (None, "-") if own is None else (own.own.mean, p_and_mark(own))
+    yours = "-" if mean is None else digits_of(verdict).text(mean)
+    texts = yours, p, reported_text(verdict), ours_text(verdict), verdict.outcome
+    return _beside_line(width, _name(verdict, names), *texts)
+
+
+def _beside_line(width: int, name: str, yours: str, p: str, reported: str, shipped: str, words: str) -> str:
+    """Return the columns of `_beside`; a screen narrower than `ROOM_FOR_BOTH` has no room for the interval."""
+    size = OURS if width >= ROOM_FOR_BOTH else REPORTED - 1
+    shipped = shipped if width >= ROOM_FOR_BOTH else shipped.partition(" [")[0]
+    return (
+        f"{_cut(name, NAME):<{NAME}} {yours:>{REPORTED}} {p:>{P + 1}} {reported:>{REPORTED}} {shipped:<{size}} {words}"
+    )
 
 
 def _line_of(width: int, name: str, reported: str, ours: str, p: str, words: str) -> str:
@@ -132,6 +167,60 @@ def folded(text: str, width: int) -> str:
 
 def _cut(text: str, width: int) -> str:
     return text if len(text) <= width else f"{text[: width - 3]}..."
+
+
+def in_short(found: Sequence[Rerun], names: Mapping[str, str]) -> str:
+    """Return how many of the user's numbers are like the shipped seeds', and which are not; `names`: by claim."""
+
+    def listed(outcome: str) -> str:
+        return "; ".join(
+            f"{names.get(one.claim.id, one.claim.id)} ({one.claim.source})" for one in found if one.outcome == outcome
+        )
+
+    n_like = sum(one.outcome in (SAME, LIKE) for one in found)
+    parts = [f"{n_like} of {counted(len(found), 'end result')} like the shipped seeds"]
+    parts += [f"unlike: {listed(UNLIKE)}"] * any(one.outcome == UNLIKE for one in found)
+    parts += [f"too few other seeds, or no spread, to tell: {listed(UNTOLD)}"] * any(
+        one.outcome == UNTOLD for one in found
+    )
+    return ". ".join(parts)
+
+
+def processors(found: Sequence[Rerun]) -> str:
+    """Say whether the user's processor made shipped seeds too."""
+    mine, theirs = (frozenset[str]().union(*(one.processors[side] for one in found)) for side in (0, 1))
+    which = "made some of these seeds too" if mine <= theirs else f"is none of theirs ({', '.join(sorted(theirs))})"
+    return f"Your processor ({', '.join(sorted(mine)) or 'unknown'}) {which}."
+
+
+def told(one: Rerun) -> str:
+    """Return a sentence on one of the user's numbers."""
+    values = ", ".join(f"{value:.7g} (seed {seed})" for seed, value in one.own.by_seed.items())
+    said = {
+        SAME: "to the last bit those of the shipped runs of these seeds",
+        LIKE: "like the shipped seeds",
+        UNLIKE: "unlike the shipped seeds",
+        UNTOLD: "not told: too few other shipped seeds, or no spread",
+    }
+    return f"yours: {values}: {said[one.outcome]}, adjusted p {p_text(one.p_adjusted)}. {processors([one])}"
+
+
+def rerun_json(one: Rerun) -> dict[str, object]:
+    """Return the comparison as plain values."""
+    estimate = one.estimate
+    return {
+        "values": {str(seed): value for seed, value in one.own.by_seed.items()},
+        "shipped": list(one.shipped.values),
+        "p": estimate and estimate.p,
+        "p_adjusted": one.p_adjusted,
+        "outcome": one.outcome,
+        "processors": [sorted(names) for names in one.processors],
+    }
+
+
+def p_and_mark(one: Rerun) -> str:
+    """Return the adjusted p, or that both are the same; "!" marks a number unlike the shipped ones."""
+    return "same" if one.outcome == SAME else p_text(one.p_adjusted) + "!" * (one.outcome == UNLIKE)
 
 
 LABEL = 14  # width of the labels before the text

@@ -82,7 +82,7 @@ def _provenance(inputs: Inputs) -> Table:
 
 TABLES = (
     TableKind(
-        "headline", "Do the numbers that everybody quotes hold?", lambda m: headline_table(m.results, m.judgement)
+        "headline", "Do the numbers that everybody quotes hold?", lambda m: headline_table(m.judged, m.judgement)
     ),
     TableKind("sure", "When a network is 99 % sure, is it right?", sure_table),
     TableKind("coverage", "If all networks answer equally often, which errs least?", coverage_table),
@@ -118,20 +118,20 @@ TABLES = (
     TableKind(
         "verdicts",
         "Which numbers reproduce, and why?",
-        lambda m: verdicts_table(m.results, m.judgement),
+        lambda m: verdicts_table(m.judged, m.judgement),
         spare=("unit", "R", "seeds", "percentile", "difference", "margin", "own p", "95 %", "adjusted p", "why"),
     ),
     TableKind(
         "verdict_curves",
         "Do the training curves come out?",
-        lambda m: curve_verdicts_table(m.results, m.judgement),
+        lambda m: curve_verdicts_table(m.judged, m.judgement),
         spare=("document", "M", "h", "percentile", "smallest p x epochs", "why"),
     ),
-    TableKind("verdict_summary", "How many numbers reproduce?", lambda m: summary_table(m.results, m.judgement)),
+    TableKind("verdict_summary", "How many numbers reproduce?", lambda m: summary_table(m.judged, m.judgement)),
     TableKind(
         "alternatives",
         "Which recipes does each end result tell apart?",
-        lambda m: alternatives_table(m.results, end_results_against(m.results, m.claims)),
+        lambda m: alternatives_table(m.judged, end_results_against(m.judged, m.claims)),
         spare=("shared", "protocol", "as alternative"),
     ),
     TableKind("metrics", "What did every metric give?", lists.metrics_table, spare=("unit", "uniform")),

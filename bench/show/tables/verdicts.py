@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from bench.core.text import FRACTION, FRACTION_DIFFERENCE, SIX, THREE_DIFFERENCE, Digits, counted
 from bench.core.toml import TomlTable, read_toml
@@ -93,7 +93,11 @@ def curve_verdicts_table(results: Results, judgement: Judgement) -> Table:
         if one.name == SEEN_BEFORE
     ]
     title = "Do the training curves come out?"
-    return Table("verdict_curves", title, caption, columns, lines, notes).of(results, has_spread=False)
+    return Table("verdict_curves", title, caption, columns, lines, notes).of(results, False, _keys(judgement.verdicts))
+
+
+def _keys(verdicts: Iterable[Verdict]) -> Iterator[str]:
+    return (key for verdict in verdicts for key in verdict.sample.sources)
 
 
 def _curve_line(curve: Curve) -> list[Entry]:
@@ -123,7 +127,9 @@ def summary_table(results: Results, judgement: Judgement) -> Table:
         lines.append([*(Linked(text, here) for text in (source, *texts)), *together])
     caption = f"{kinds_text(judgement)} {JOINT}"
     columns = ["document", "end results", "curves over epochs", "computed", "joint p", "joint p with curves"]
-    return Table("verdict_summary", "Verdicts by document", caption, columns, lines).of(results, has_spread=False)
+    return Table("verdict_summary", "Verdicts by document", caption, columns, lines).of(
+        results, False, _keys(judgement.verdicts)
+    )
 
 
 def kinds_text(judgement: Judgement) -> str:
@@ -165,7 +171,7 @@ def headline_table(results: Results, judgement: Judgement) -> Table:
     columns = ["document", "what is reported", "reported", "ours [95 %]", "verdict"]
     title = "Do the numbers that everybody quotes hold?"
     notes = _notes(judgement.ends, judgement)
-    return Table("headline", title, caption, columns, lines, notes).of(results, has_spread=False)
+    return Table("headline", title, caption, columns, lines, notes).of(results, False, _keys(judgement.ends))
 
 
 def _notes(verdicts: Sequence[Verdict], judgement: Judgement) -> list[str]:
@@ -248,4 +254,4 @@ def final_numbers_table(inputs: Inputs) -> Table:
         f"ends {REACH:.0f} margins away; a triangle lies further out."
     )
     title = "The headline numbers, drawn"
-    return Table("headlines", title, caption, columns, lines).of(inputs.results, has_spread=False)
+    return Table("headlines", title, caption, columns, lines).of(inputs.judged, has_spread=False)
