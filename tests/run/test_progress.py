@@ -250,13 +250,13 @@ def test_the_end_says_whether_the_end_results_are_like_the_shipped_ones(tmp_path
     mine = {one.seed: one for one in shipped if one.combination == ("mlp", "published", "published")}
     Store(tmp_path).write(mine[3])
     done = [Result(trained_run(3), "done", "", was_there=False)]
-    lines = [line.plain for line in ending(done, 1, arguments(results=tmp_path), None)]
+    lines = [line.plain for line in ending(done, 1, arguments(results=tmp_path))]
     assert lines[1] == "2 of 2 end results like the shipped seeds"
     assert lines[2] == f"next: python -m bench verdict --results {tmp_path}"
     wrong = {key: 0.5 * value for key, value in mine[4].metrics.items() if value is not None}
     epochs = [structs.replace(one, metrics=dict.fromkeys(one.metrics, 0.5)) for one in mine[4].epochs]
     Store(tmp_path).write(structs.replace(mine[4], metrics=wrong, epochs=epochs))
-    (told,) = [line.plain for line in ending(done, 1, arguments(results=tmp_path), None)[1:-1]]
+    (told,) = [line.plain for line in ending(done, 1, arguments(results=tmp_path))[1:-1]]
     assert told.startswith("0 of 2 end results like the shipped seeds. unlike: accuracy, no Bayes (feldman2018)")
 
 

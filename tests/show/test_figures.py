@@ -52,7 +52,7 @@ def test_captions_name_corrected_recipes_only_where_they_are_drawn(found, tmp_pa
         file.unlink()
     alone = {figure.name: figure.caption for figure in figures(tmp_path)}
     for figure in found:
-        if figure.name in ("accuracy", "reliability", "cost"):
+        if figure.name == "reliability":
             assert "corrected" in figure.caption
             assert "corrected" not in alone[figure.name]
 
