@@ -107,7 +107,7 @@ def test_the_sentences_begin_with_the_objective_of_the_published_recipe():
     made = results(fits("published", (200_000.0, 180_000.0, 150_000.0), change=100.0))
     first, own = objective(made)
     assert first == (
-        "As published, the objective has not converged: with 400 units its ELBO is flat in 0 of 2 fits. After 201 "
+        "As published, the objective has not converged: with 400 units the ELBO is flat at the end of 0 of 2 fits. After 201 "
         "epochs the KL is 150,000 nats and the data term 4,860 (a network that guesses has 115,129 nats in all); in "
         "the last 100 epochs the KL changed by -30,000 nats, in the 100 before by -20,000."
     )
@@ -119,11 +119,14 @@ def test_the_sentences_begin_with_the_objective_of_the_published_recipe():
 def test_a_flat_objective_is_called_converged_and_one_flat_fit_of_two_is_not():
     flat = fits("published", (10_000.0,) * 3)
     (said, _) = objective(results(flat))
-    assert said.startswith("As published, the objective has converged: with 400 units its ELBO is flat in 2 of 2 fits.")
+    assert said.startswith(
+        "As published, the objective has converged: with 400 units the ELBO is flat at the end of 2 of 2 fits."
+    )
     assert "guesses" not in said
     mixed = [flat[0], fits("published", (10_000.0,) * 3, change=100.0)[1]]
     assert (
-        "has not converged in every fit: with 400 units its ELBO is flat in 1 of 2 fits" in objective(results(mixed))[0]
+        "has not converged in every fit: with 400 units the ELBO is flat at the end of 1 of 2 fits"
+        in objective(results(mixed))[0]
     )
 
 
