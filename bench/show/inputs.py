@@ -58,8 +58,8 @@ class Inputs:
         opened, so that none of them is a problem.
         """
         self.store = Store(root)
-        has_baseline = baseline is not None and baseline.resolve() != root.resolve()
-        self._baseline = Store(baseline) if baseline is not None and has_baseline else None
+        self.baseline = None if baseline is None or baseline.resolve() == root.resolve() else baseline
+        self._baseline = None if self.baseline is None else Store(self.baseline)
         self.profile, self.device, self.precision = profile, device.split(":")[0], precision
         self.group, self.reads_others = group, reads_others
         # By folder and left out approaches:
@@ -77,21 +77,12 @@ class Inputs:
 
     def _read(self, store: Store) -> tuple[Sequence[Record], Sequence[Problem]]:
         """Return the records of this group in a folder, and the folder's problems."""
-        records, problems = self._read_all(store)
-        return [one for one in records if group_of(one.approach) == self.group], problems
-
-    def _read_all(self, store: Store) -> tuple[Sequence[Record], Sequence[Problem]]:
-        """Return the records of a folder that are read, and the folder's problems."""
         others = frozenset(name for name, entry in manifests().items() if entry.group != self.group)
         key = (store.root, frozenset() if self.reads_others else others)
         if key not in self._read_once:
             self._read_once[key] = store.all_records(key[1])
-        return self._read_once[key]
-
-    @property
-    def baseline(self) -> Path | None:
-        """The folder of the records beside the user's; None without."""
-        return None if self._baseline is None else self._baseline.root
+        records, problems = self._read_once[key]
+        return [one for one in records if group_of(one.approach) == self.group], problems
 
     @property
     def has_baseline(self) -> bool:
@@ -102,7 +93,8 @@ class Inputs:
     @property
     def every_own(self) -> Sequence[Record]:
         """The user's records of all conditions and of all groups that are read."""
-        return self._read_all(self.store)[0]
+        groups = GROUPS if self.reads_others else [self.group]
+        return [record for group in groups for record in self.of(group)._stored[0]]
 
     @cached_property
     def with_baseline(self) -> WithBaseline:

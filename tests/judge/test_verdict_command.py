@@ -184,7 +184,7 @@ def asked(capsys, *words):
     [
         ({0: 0.8}, "the same", "1 of 1 end result like the shipped seeds."),
         ({9: 1.02}, "like", "1 of 1 end result like the shipped seeds."),
-        ({9: 2.5}, "unlike", "0 of 1 end result like the shipped seeds. unlike: noise entropy, Bayes (feldman2018)."),
+        ({9: 2.5}, "unlike", "0 of 1 end result like the shipped seeds; unlike: noise entropy, Bayes (feldman2018)."),
     ],
 )
 def test_a_few_seeds_of_ones_own_stand_beside_the_shipped_ones(own, outcome, said, tmp_path, capsys):

@@ -257,7 +257,7 @@ def test_the_end_says_whether_the_end_results_are_like_the_shipped_ones(tmp_path
     epochs = [structs.replace(one, metrics=dict.fromkeys(one.metrics, 0.5)) for one in mine[4].epochs]
     Store(tmp_path).write(structs.replace(mine[4], metrics=wrong, epochs=epochs))
     (told,) = [line.plain for line in ending(done, 1, arguments(results=tmp_path))[1:-1]]
-    assert told.startswith("0 of 2 end results like the shipped seeds. unlike: accuracy, no Bayes (feldman2018)")
+    assert told.startswith("0 of 2 end results like the shipped seeds; unlike: accuracy, no Bayes (feldman2018)")
 
 
 @pytest.mark.parametrize(

@@ -28,7 +28,7 @@ from bench.judge.stats.scales import scale_of, to_scale
 _TINY = 1e-6  # times the scale: over a narrower interval the density counts as constant
 _CUTS = 1_000  # places that cut a distribution into parts of equal probability
 _NODES = 64  # of each of the two integrals: over the true mean, and over the true standard deviation
-SAME, LIKE, UNLIKE, UNTOLD = "the same", "like", "unlike", "not told"
+SAME, LIKE, UNLIKE, UNTOLD = "the same", "like", "unlike", "too few other seeds, or no spread"
 
 Floats = NDArray[np.float64]
 

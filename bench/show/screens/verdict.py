@@ -171,51 +171,36 @@ def _cut(text: str, width: int) -> str:
 
 def in_short(found: Sequence[Rerun], names: Mapping[str, str]) -> str:
     """Return how many of the user's numbers are like the shipped seeds', and which are not; `names`: by claim."""
-
-    def listed(outcome: str) -> str:
-        return "; ".join(
-            f"{names.get(one.claim.id, one.claim.id)} ({one.claim.source})" for one in found if one.outcome == outcome
-        )
-
     n_like = sum(one.outcome in (SAME, LIKE) for one in found)
     parts = [f"{n_like} of {counted(len(found), 'end result')} like the shipped seeds"]
-    parts += [f"unlike: {listed(UNLIKE)}"] * any(one.outcome == UNLIKE for one in found)
-    parts += [f"too few other seeds, or no spread, to tell: {listed(UNTOLD)}"] * any(
-        one.outcome == UNTOLD for one in found
-    )
-    return ". ".join(parts)
+    for outcome in (UNLIKE, UNTOLD):
+        listed = [one.claim for one in found if one.outcome == outcome]
+        if listed:
+            named = "; ".join(f"{names.get(claim.id, claim.id)} ({claim.source})" for claim in listed)
+            parts.append(f"{outcome}: {named}")
+    return "; ".join(parts)
 
 
 def processors(found: Sequence[Rerun]) -> str:
-    """Say whether the user's processor made shipped seeds too."""
+    """Say whether the user's processor made shipped seeds too; '' if it is not known."""
     mine, theirs = (frozenset[str]().union(*(one.processors[side] for one in found)) for side in (0, 1))
     which = "made some of these seeds too" if mine <= theirs else f"is none of theirs ({', '.join(sorted(theirs))})"
-    return f"Your processor ({', '.join(sorted(mine)) or 'unknown'}) {which}."
+    return f"Your processor ({', '.join(sorted(mine))}) {which}." if mine else ""
 
 
 def told(one: Rerun) -> str:
     """Return a sentence on one of the user's numbers."""
     values = ", ".join(f"{value:.7g} (seed {seed})" for seed, value in one.own.by_seed.items())
-    said = {
-        SAME: "to the last bit those of the shipped runs of these seeds",
-        LIKE: "like the shipped seeds",
-        UNLIKE: "unlike the shipped seeds",
-        UNTOLD: "not told: too few other shipped seeds, or no spread",
-    }
-    return f"yours: {values}: {said[one.outcome]}, adjusted p {p_text(one.p_adjusted)}. {processors([one])}"
+    p = f"{one.outcome}, adjusted p {p_text(one.p_adjusted)}"
+    return f"yours: {values}; beside the shipped seeds: {p}. {processors([one])}".rstrip()
 
 
 def rerun_json(one: Rerun) -> dict[str, object]:
     """Return the comparison as plain values."""
-    estimate = one.estimate
-    return {
-        "values": {str(seed): value for seed, value in one.own.by_seed.items()},
-        "shipped": list(one.shipped.values),
-        "p": estimate and estimate.p,
-        "p_adjusted": one.p_adjusted,
-        "outcome": one.outcome,
-        "processors": [sorted(names) for names in one.processors],
-    }
+    names = [sorted(made_on) for made_on in one.processors]
+    p = one.estimate and one.estimate.p
+    told = {"outcome": one.outcome, "p": p, "p_adjusted": one.p_adjusted, "processors": names}
+    return {**told, "values": dict(one.own.by_seed), "shipped": dict(one.shipped.by_seed)}
 
 
 def p_and_mark(one: Rerun) -> str:
