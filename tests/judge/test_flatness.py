@@ -108,8 +108,8 @@ def test_the_sentences_begin_with_the_objective_of_the_published_recipe():
     first, own = objective(made)
     assert first == (
         "As published, the objective has not converged: with 400 units the ELBO is flat at the end of 0 of 2 fits. "
-        "After 201 epochs the KL is 150,000 nats and the data term 4,860 (a network that guesses has 115,129 nats in all); in "
-        "the last 100 epochs the KL changed by -30,000 nats, in the 100 before by -20,000."
+        "After 201 epochs the KL is 150,000 nats and the data term 4,860 (a network that guesses has 115,129 nats in "
+        "all); in the last 100 epochs the KL changed by -30,000 nats, in the 100 before by -20,000."
     )
     assert own.startswith("Fits with a learning rate of its own for rho have not run yet")
     assert can_it_be_reproduced(made)[:2] == [first, own]
