@@ -21,13 +21,14 @@ from bench.judge.comparison import ALPHA, CANNOT_TELL, CONFIRMED, CONTRADICTED, 
 from bench.judge.samples import Samples
 from bench.plan.recipes import profile
 from bench.show.inputs import Inputs
-from bench.show.row_numbers import LETTERS, SURE_OF, WRONG_OF_SURE, accepted_at
+from bench.show.row_numbers import LETTERS, SURE_OF, WRONG_OF_SURE, accepted_at, wrong_at
 from bench.show.tables.methods_answer import beyond_plain
 from bench.show.tables.methods_rows import rows
 from bench.show.tables.sure import (
     ACCURACY,
     CALIBRATED,
     CLOTHES,
+    FEW,
     MANY,
     NLL,
     NOISE,
@@ -41,6 +42,7 @@ from bench.show.tables.sure import (
 FILE = Path(__file__).with_suffix(".toml")
 KINDS = {"digits": "mnist", "letters": LETTERS, "clothes": CLOTHES, "noise": NOISE}
 SINGLE = {PLAIN: "plain", CALIBRATED: "calibrated"}
+ON_ONE_NETWORK = {"dropout": "mc_dropout", "ensemble": "deep_ensemble", "swag": "swag"}
 WRONG_SIGN = "pyro_hidden_layer"  # as published, it maximises the KL
 MISSING = "These results do not have every network that the sentence is about."
 
@@ -100,7 +102,7 @@ def values(inputs: Inputs) -> Mapping[str, float]:
 
     NAME_plain is of the ordinary network, NAME_calibrated of the same with a temperature; NAME_least and NAME_most are
     the least and the largest of the Bayesian networks. NAME_better, NAME_worse, NAME_of_APPROACH: see
-    `against_plain`. "Wrong" is among 10,000 sure answers.
+    `against_plain`. "Worst" is of 10,000 sure answers, in any training.
     """
     found, numbers = networks(inputs), _outcomes(inputs) | wrong_sign(inputs) | {"draws": profile("full").draws}
     numbers |= on_one_network(inputs) | _summary("accuracy", found, ACCURACY)
@@ -110,9 +112,13 @@ def values(inputs: Inputs) -> Mapping[str, float]:
         numbers |= _summary(f"{kind}90", found, f"{dataset}/{accepted_at(MANY)}")
         numbers |= against_plain(f"{kind}90", found, f"{dataset}/{accepted_at(MANY)}", sign=-1)
     numbers |= _summary("turned_right", found, TURNED_RIGHT) | _summary("turned_sure", found, TURNED_SURE)
-    numbers |= {name: 100 * share for name, share in _summary("wrong", found, f"mnist/{WRONG_OF_SURE}").items()}
-    wrong = [share for one in found if one.is_bayesian for share in one.seeds[f"mnist/{WRONG_OF_SURE}"].values]
-    return numbers | ({"worst_wrong": 10_000 * max(wrong), "trainings": len(wrong)} if wrong else {})
+    numbers |= _summary("wrong75", found, f"mnist/{wrong_at(FEW)}")
+    wrong = {one.approach: one.seeds[f"mnist/{WRONG_OF_SURE}"].values for one in found}
+    numbers |= {
+        f"worst_{SINGLE[name]}": 10_000 * max(found) for name, found in wrong.items() if name in SINGLE and found
+    }
+    bayesian = [share for one in found if one.is_bayesian for share in wrong[one.approach]]
+    return numbers | ({"worst_wrong": 10_000 * max(bayesian), "trainings": len(bayesian)} if bayesian else {})
 
 
 def _outcomes(inputs: Inputs) -> dict[str, float]:
@@ -151,13 +157,13 @@ def against_plain(name: str, found: Sequence[Network], key: str, sign: int) -> d
 
 
 def on_one_network(inputs: Inputs) -> dict[str, float]:
-    """Return how dropout and the ensemble differ from the ordinary network if all train the same architecture.
+    """Return how some methods differ from the ordinary network if all train the same architecture.
 
     Accuracy in percentage points, NLL in nats; 0 where chance can explain the difference, or there is no record of it.
     """
     numbers: dict[str, float] = {}
     for beyond in beyond_plain(rows(inputs)):
-        for name, method in (("dropout", "mc_dropout"), ("ensemble", "deep_ensemble")):
+        for name, method in ON_ONE_NETWORK.items():
             difference = {**beyond.better, **beyond.worse}.get(method, 0.0)
             if beyond.quality in ("accuracy", "NLL"):
                 numbers[f"{name}_{beyond.quality.lower()}"] = (1 if beyond.quality == "NLL" else 100) * difference
@@ -179,8 +185,14 @@ def wrong_sign(inputs: Inputs) -> dict[str, float]:
         pair = {recipe: inputs.sample(WRONG_SIGN, recipe, "common", metric) for recipe in ("published", "corrected")}
         if not all(one.n for one in pair.values()):
             return {}
+        if name == "digits":
+            seeds = {recipe: one.by_seed.keys() for recipe, one in pair.items()}  # more have an accuracy
+        pair = {
+            recipe: Samples({seed: value for seed, value in one.by_seed.items() if seed in seeds[recipe]})
+            for recipe, one in pair.items()
+        }
         numbers |= {f"{recipe}_{name}": 100 * statistics.fmean(one.values) for recipe, one in pair.items()}
-        numbers |= {f"{recipe}_{name}_n": one.n for recipe, one in pair.items()}
+        numbers |= {f"{recipe}_n": one.n for recipe, one in pair.items()}
         p_values.append(independent(pair["published"], pair["corrected"]).p)
         if name == "digits":
             numbers |= {f"{recipe}_wrong": _wrong_of_sure(inputs, recipe, one) for recipe, one in pair.items()}

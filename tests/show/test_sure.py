@@ -86,7 +86,8 @@ def made(monkeypatch, **networks):
 
 
 def test_tables_have_a_row_for_each_network_the_ordinary_one_first(monkeypatch):
-    found = made(monkeypatch, linear_bbb=scores(), mlp=scores(letters=0.001))
+    uniform = rows("noise_uniform", [0.001, 0.5])
+    found = made(monkeypatch, linear_bbb=scores() | uniform, mlp=scores(letters=0.001))
     table = one_table(found, "sure")
     assert [row[0] for row in table.texts()] == ["mlp", "linear_bbb"]  # made-up manifests have no names in words
     shown = line(table, "mlp")
@@ -94,7 +95,7 @@ def test_tables_have_a_row_for_each_network_the_ordinary_one_first(monkeypatch):
     assert list(shown.values())[1:] == ["75", "3333", "100", "50", "0"]
     notes = " ".join(table.own_notes)
     assert "of these two the networks are sure in 100 to 100 %" in notes
-    assert "(linear_bbb, seed 1) has 3333.3 of 10,000 wrong, so 66.67 % right" in notes
+    assert "Of uniform noise, the networks are sure in 50 to 50 %" in notes
     assert "Means of 2 trainings." in table.caption
     turned = line(one_table(found, "coverage"), "mlp")
     assert turned["75 %"] == "33.33"
@@ -164,8 +165,10 @@ def test_methods_on_one_network_differ_only_beyond_chance(monkeypatch):
     assert sentences.on_one_network(inputs([])) == {
         "ensemble_accuracy": close(0.3),  # percentage points
         "dropout_accuracy": 0.0,
+        "swag_accuracy": -10.0,
         "ensemble_nll": 0.1,
         "dropout_nll": -0.02,
+        "swag_nll": 0.0,
     }
 
 
@@ -182,7 +185,7 @@ def test_how_sure_a_network_is_before_and_after_its_sign_is_corrected():
     assert found["corrected_clothes"] == close(10)
     assert found["published_wrong"] == close(1000)
     assert (found["published_accuracy"], found["corrected_accuracy"]) == (close(95), close(99))
-    assert (found["published_noise_n"], found["corrected_accuracy_n"]) == (3, 2)
+    assert (found["published_n"], found["corrected_n"]) == (3, 2)
     t = (0.5 - 0.1) / (0.02 * math.sqrt(1 / 3 + 1 / 2))  # 2 degrees of freedom: two-sided p is 1 - t / sqrt(t^2 + 2)
     assert found["wrong_sign_p"] == close(1 - t / math.sqrt(t**2 + 2))
     assert sentences.wrong_sign(inputs(before)) == {}

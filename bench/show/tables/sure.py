@@ -35,7 +35,7 @@ QUESTION = "A Bayesian network is 99 % sure. Is it right?"  # README's and the p
 PLAIN, CALIBRATED = "mlp", "temperature"
 ONE_DECIMAL, TWO_DECIMALS = Digits(decimals=1), Digits(decimals=2)
 NOTHING = Samples(missing_value=NO_ROWS)
-CLOTHES, NOISE = "fashion_mnist", "noise_gaussian"
+CLOTHES, NOISE, UNIFORM = "fashion_mnist", "noise_gaussian", "noise_uniform"
 TURNED = 90  # degrees
 TURNED_RIGHT, TURNED_SURE = "turned/right", "turned/sure"  # of digits rotated so
 ACCURACY, NLL = "mnist/accuracy", "mnist/nll"
@@ -111,7 +111,7 @@ def sure_table(inputs: Inputs) -> Table:
         f"held-out digits. {_bayesian(inputs)}Mistakes of the tutorials' code are corrected.",
         ["99 % sure of", *shown],
         [[one.title, *(_shown(one, *place, WHOLE) for place in shown.values())] for one in found],
-        [_of_letters_like_digits(found), _worst(found)],
+        [_of_letters_like_digits(found), _of_uniform_noise(found)],
     )
 
 
@@ -193,21 +193,12 @@ def _of_letters_like_digits(found: Sequence[Network]) -> str:
     )
 
 
-def _worst(found: Sequence[Network]) -> str:
-    """Say how many sure answers on digits are wrong in the worst training of any Bayesian network."""
-    wrong = [
-        (share, one.title, seed)
-        for one in found
-        if one.is_bayesian
-        for seed, share in one.seeds[f"mnist/{WRONG_OF_SURE}"].by_seed.items()
-    ]
-    if not wrong:
+def _of_uniform_noise(found: Sequence[Network]) -> str:
+    """Say how often networks are sure of the other noise."""
+    shares = [100 * mean for one in found if (mean := one.seeds.get(f"{UNIFORM}/{SURE_OF}", NOTHING).mean) is not None]
+    if not shares:
         return ""
-    share, title, seed = max(wrong)
-    return (
-        f"The worst training of a Bayesian network ({title}, seed {seed}) has {10_000 * share:.1f} of 10,000 wrong, so "
-        f"{100 * (1 - share):.2f} % right."
-    )
+    return f"Noise: Gaussian. Of uniform noise, the networks are sure in {min(shares):.0f} to {max(shares):.0f} %."
 
 
 def _seeds(found: Sequence[Network]) -> str:
