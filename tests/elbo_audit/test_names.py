@@ -103,7 +103,7 @@ def test_layers_that_make_outputs_and_may_be_weights_by_their_names_are_asked_ab
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"batches": batches(1)}, "three"),
+        ({"batches": batches(1)}, "give 3 or more"),
         ({"parameters": []}, "named_parameters"),
         ({"n_train": 3}, "n_train is 3"),
         ({"loss": lambda x, y: x}, "one number"),
