@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import itertools
+import json
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, nullcontext
@@ -26,6 +27,7 @@ from bench.interface import Approach, Categorical, Context, Posterior, Split, Ta
 
 Batches = DataLoader[tuple[Tensor, ...]]  # of x [B, n_inputs] and y int64 [B]
 CHANNELS = (nn.Dropout1d, nn.Dropout2d, nn.Dropout3d)  # drop whole channels; nn.Dropout drops single numbers
+UNMASKED = (nn.AlphaDropout, nn.FeatureAlphaDropout, nn.MultiheadAttention, nn.RNNBase)  # may drop, but not by row
 
 
 @dataclass(frozen=True)
@@ -65,7 +67,7 @@ class ModuleApproach(Approach):
             net.train()
             with seeded(ctx.stream("noise", epoch)):
                 loss = self.train_epoch(net, loader(train, self.batch_size, ctx, epoch), optimizer, epoch)
-            trace = {f"mnist/{train.name}/train_loss": float(loss)}
+            trace = {f"mnist/{train.name}/train_loss": _number(loss)}
             ctx.epoch_end(epoch, trace, partial(self.posterior, net, ctx.seed), partial(state_of, net, optimizer))
         return self.posterior(net, ctx.seed)
 
@@ -75,6 +77,14 @@ class ModuleApproach(Approach):
             net = self.network(task)
         net.load_state_dict(arrays, assign=True)
         return self.posterior(net, seed)
+
+
+def _number(loss: object) -> float:
+    try:
+        return float(loss)  # type: ignore[arg-type]  # what it is depends on the user's code
+    except (TypeError, ValueError, RuntimeError) as error:  # PyTorch's error for a tensor of several numbers
+        what = f"train_epoch returns {type(loss).__name__}, which is no single number"
+        raise ConfigError(f"{what}; let it return the loss of the epoch") from error
 
 
 class NetworkPosterior(Posterior):
@@ -123,7 +133,7 @@ def state_of(net: nn.Module, optimizer: Optimizer) -> dict[str, Tensor]:
     """Return all that a resumed fit needs, copied to the CPU: weights, buffers, the optimiser's state and its rates.
 
     Raises:
-        ConfigError: the optimiser keeps something else than tensors.
+        ConfigError: the optimiser keeps something else than tensors, or rates that are neither tensors nor numbers.
     """
     kept, found = optimizer.state_dict(), {f"net/{name}": value for name, value in net.state_dict().items()}
     for place, values in kept["state"].items():
@@ -134,8 +144,8 @@ def state_of(net: nn.Module, optimizer: Optimizer) -> dict[str, Tensor]:
                 what = f"{type(optimizer).__name__} keeps {name} as {type(value).__name__}, which cannot be stored"
                 raise ConfigError(f"{what}; take one whose state is tensors, such as Adam")
     for place, group in enumerate(kept["param_groups"]):
-        rates = {name: value for name, value in group.items() if type(value) in (int, float)}
-        found |= {f"group/{place}/{name}": torch.tensor(value, dtype=torch.float64) for name, value in rates.items()}
+        rates = {name: value for name, value in group.items() if name != "params"}
+        found |= {f"group/{place}/{name}": _stored(name, value) for name, value in rates.items()}
     return {name: value.detach().to("cpu", copy=True) for name, value in found.items()}
 
 
@@ -149,8 +159,17 @@ def load_state(state: Mapping[str, Tensor], net: nn.Module, optimizer: Optimizer
             kept["state"].setdefault(int(place), {})[name] = value.clone()
         elif kind == "group":
             group = kept["param_groups"][int(place)]
-            group[name] = type(group[name])(value.item())
-    optimizer.load_state_dict(kept)
+            rate = json.loads(bytes(value.tolist())) if value.dtype == torch.uint8 else value
+            group[name] = tuple(rate) if isinstance(group.get(name), tuple) else rate
+    optimizer.load_state_dict(kept)  # copies the rates
+
+
+def _stored(name: str, rate: object) -> Tensor:
+    """Return a rate as a tensor: unless it is one, the bytes of its JSON, which keeps every number and its kind."""
+    try:
+        return rate if isinstance(rate, Tensor) else torch.tensor(list(json.dumps(rate).encode()), dtype=torch.uint8)
+    except TypeError as error:
+        raise ConfigError(f"the optimiser's {name} cannot be stored ({error}); give a tensor, or numbers") from error
 
 
 @contextmanager
@@ -158,8 +177,12 @@ def row_dropout(net: nn.Module, seed: int, draw: int, rows: Tensor) -> Iterator[
     """Let a network in `eval` mode drop with masks that depend on seed, draw, row (int64 [B]) and module only.
 
     Raises:
-        ConfigError: the network has no `nn.Dropout`, or a dropout's first dimension is not that of the rows.
+        ConfigError: the network has no `nn.Dropout`, also drops in other ways, or drops a tensor of other rows.
     """
+    for each in net.modules():
+        if isinstance(each, UNMASKED) and (vars(each).get("p") or vars(each).get("dropout")):
+            what = f"the network has an nn.{type(each).__name__} that drops, which cannot draw its masks by row"
+            raise ConfigError(f'{what}; set its dropout to 0 and use nn.Dropout, or set noise = "none"')
     dropping = [each for each in net.modules() if isinstance(each, (nn.Dropout, *CHANNELS))]
     if not dropping:
         raise ConfigError('the network has no nn.Dropout (F.dropout is not seen): give it one, or set noise = "none"')

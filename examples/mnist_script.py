@@ -36,8 +36,8 @@ def train(model, loader, optimizer, epochs):
             loss = F.cross_entropy(model(x), y)
             loss.backward()
             optimizer.step()
-            total += loss.item() * len(x)
-        print(f"epoch {epoch}: loss {total / len(loader.dataset):.4f}")
+            total += loss.item()
+        print(f"epoch {epoch}: loss {total / len(loader):.4f}")
 
 
 @torch.no_grad()

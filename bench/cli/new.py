@@ -34,9 +34,16 @@ def _new(arguments: argparse.Namespace) -> int:
         if path.exists() or path.is_symlink():
             raise ConfigError(f"{path} is there already; give another name, or another folder with --to")
     folder.mkdir(parents=True, exist_ok=True)
-    for path, template in files.items():
-        with path.open("x", encoding="utf-8") as file:  # "x": not over a file that came meanwhile
-            file.write(template.read_text(encoding="utf-8"))
+    written = []
+    try:
+        for path, template in files.items():
+            with path.open("x", encoding="utf-8") as file:  # "x": not over a file that came meanwhile
+                written.append(path)
+                file.write(template.read_text(encoding="utf-8"))
+    except BaseException:  # one file alone would stop the next call
+        for path in written:
+            path.unlink()
+        raise
     python, manifest = map(str, files)
     say(f"written: {python} (your model, loss and prediction) and {manifest}; next:")
     say(f"    python -m bench audit {shlex.quote(python)}")
