@@ -14,14 +14,14 @@ from functools import partial
 from pathlib import Path
 
 from bench.cli import FAILED, INCOMPLETE
-from bench.cli.options import add_approach_path, add_wide, given_folder, given_path, say, threads, workers
-from bench.core.errors import ConfigError, StoreError
+from bench.cli.options import add_approach_path, add_wide, given_folder, given_path, say, threads, warn, workers
+from bench.core.errors import BenchError, ConfigError, StoreError
 from bench.core.files import check_writable, write_atomically
+from bench.core.precision import check_device, check_gpu
 from bench.core.project import usual_results
-from bench.core.store import Store
 from bench.judge.gate.config import GATE, MORE, Gate, load_gate, write_starter
 from bench.judge.gate.fresh import repeats, run_fresh
-from bench.judge.gate.judge import FAIL, GateReport, judge
+from bench.judge.gate.judge import FAIL, GateReport, judge, unusable
 from bench.plan.trained_runs import TrainedRun
 from bench.run.progress import Progress
 from bench.show.screens import gate as render
@@ -74,21 +74,20 @@ def _gate(arguments: argparse.Namespace) -> int:
         raise ConfigError("--workers is for a new run, but --fresh judges an old one; leave one of the two out")
     if arguments.fresh is not None and not arguments.fresh.is_dir():
         raise ConfigError(f"--fresh {arguments.fresh} is not a folder; give one that a gate has filled")
-    has_records = Store(arguments.baseline).has_records()
-    if arguments.fresh is None and not has_records:  # say so before the fresh run, which takes long
-        raise ConfigError(f"--baseline {arguments.baseline} has no records; give a folder that `run` has filled")
     gate = load_gate(arguments.gate or GATE)
     gate = gate.with_more() if arguments.more else gate
-    _check_files(arguments)
-    report = _report(arguments, gate)
-    if not arguments.more and arguments.fresh is None:
-        report = dataclasses.replace(report, advice=_advice(arguments, gate, report))
+    _check(arguments, gate)
+    report = dataclasses.replace(_report(arguments, gate), second_look=arguments.more)
     # First, because writing the files below can fail:
     print(json.dumps(render.as_json(report), indent=1) if arguments.json else render.text(report))
     if arguments.junit is not None:
         write_atomically(arguments.junit, render.junit(report))
     if arguments.summary is not None:
         _append(arguments.summary, render.markdown(report) + "\n")
+    if advice := _advice(arguments, gate, report):  # last, because it trains again, which can fail
+        (warn if arguments.json else say)(advice)
+        if arguments.summary is not None:
+            _append(arguments.summary, advice + "\n")
     if FAIL in report.states:
         return FAILED
     return 0 if report.passed else INCOMPLETE
@@ -108,8 +107,8 @@ def _init(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _check_files(arguments: argparse.Namespace) -> None:
-    """Raise ConfigError or StoreError if the report's files cannot be written. Called before the fresh run."""
+def _check(arguments: argparse.Namespace, gate: Gate) -> None:
+    """Raise BenchError, before the fresh run, if the report's files, the device or the baseline cannot serve."""
     path: Path | None = arguments.junit
     if path is not None:
         if path.is_dir():
@@ -120,6 +119,16 @@ def _check_files(arguments: argparse.Namespace) -> None:
             raise ConfigError(f"--junit {path}: {error}") from error
     if arguments.summary is not None:
         _append(arguments.summary, "")
+    if arguments.fresh is not None:
+        return
+    check_device(gate.device)
+    check_gpu(gate.precision, gate.device)
+    if problems := unusable(gate, arguments.baseline):
+        every = [one.name for one in gate.trained_runs]
+        of = {why: "every trained run" if names == every else ", ".join(names) for why, names in problems.items()}
+        said = "; also: ".join(f"{why} (of {names})" for why, names in of.items())
+        where = f"profile {gate.profile}, device {gate.device}, precision {gate.precision}"
+        raise ConfigError(f"--baseline {arguments.baseline} does not fit ({where}): {said}; make it with `run`")
 
 
 def _report(arguments: argparse.Namespace, gate: Gate) -> GateReport:
@@ -142,12 +151,16 @@ def _train(arguments: argparse.Namespace, gate: Gate, root: Path, planned: Seque
 def _advice(arguments: argparse.Namespace, gate: Gate, report: GateReport) -> str:
     """Return how to go on if only statistics failed, and the same seed still gives the same bits; else ''."""
     failed = [check for check in report.checks if check.state == FAIL]
-    if not failed or any(check.p_adjusted is None for check in failed):
+    is_first = not arguments.more and arguments.fresh is None
+    if not (failed and is_first) or any(check.p_adjusted is None for check in failed):
         return ""
-    with tempfile.TemporaryDirectory(prefix="bench-gate-") as root:
-        places, names = (arguments.baseline, Path(root)), dict.fromkeys(check.trained_run for check in failed)
-        if not repeats(gate, names, *places, partial(_train, arguments, gate, Path(root))):
-            return ""
+    names = dict.fromkeys(check.trained_run for check in failed)
+    try:
+        with tempfile.TemporaryDirectory(prefix="bench-gate-") as root:
+            if not repeats(gate, names, arguments.baseline, Path(root), partial(_train, arguments, gate, Path(root))):
+                return ""
+    except (BenchError, OSError) as error:
+        return f"no advice on whether this is chance: {error}"
     words = ["gate", "--more"]
     for option in ("gate", "approach_path", "baseline", "threads", "workers"):
         value = getattr(arguments, option)

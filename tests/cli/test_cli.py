@@ -72,7 +72,7 @@ def lines(capsys):
         (["table", "--list", "--write"], "--list does not go with --write"),
         (["table", "speed", "--list"], "--list does not go with speed"),
         (["table", "speed", "--readme", __file__], "leave out speed or --readme"),
-        (["gate", "--baseline", "/no/folder"], "--baseline /no/folder has no records"),
+        (["gate", "--baseline", "/no/folder"], "--baseline /no/folder does not fit"),
         (["ablation", "mlp", "--seeds", "3"], "--seeds is for --run"),
         (["ablation"], "give either --all or names"),
         (["ablation", "--all", "mlp"], "give either --all or names"),

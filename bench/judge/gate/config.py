@@ -17,7 +17,7 @@ from msgspec import Meta, structs
 
 from bench.core.errors import BenchError, ConfigError
 from bench.core.files import write_atomically
-from bench.core.precision import check_precision
+from bench.core.precision import check_device_name, check_precision
 from bench.core.project import REFERENCE
 from bench.core.toml import Text, TomlTable, check, read_toml
 from bench.data.manifest import TASKS
@@ -38,7 +38,7 @@ GONE = {
 """Keys of older files, and what to do instead."""
 TRAIN = "{train}"  # stands for the recipe's training split in a metric's key
 
-Seed = Annotated[int, Meta(ge=0)]
+Seed = Annotated[int, Meta(ge=0, le=2**63 - 1 - MORE)]  # `run --seeds` takes up to 2^63 - 1
 
 
 class GatedMetric(TomlTable, frozen=True):
@@ -170,7 +170,8 @@ def _usable(raw: Mapping[str, object], kind: type[TomlTable], usual: Mapping[str
 def _problems(gate: Gate) -> list[str]:
     """Return what is wrong with names, with what is named twice, and with seeds."""
     runs = gate.trained_runs
-    found = [*_refusal(lambda: profile(gate.profile)), *_refusal(lambda: check_precision(gate.precision, gate.device))]
+    found = [*_refusal(lambda: profile(gate.profile)), *_refusal(lambda: check_device_name(gate.device))]
+    found += _refusal(lambda: check_precision(gate.precision, gate.device))
     sound = structs.replace(gate, profile="epoch1", device="cpu", precision="float32") if found else gate
     found += [*_twice("gated trained run", [one.name for one in runs]), *_twice("fresh seed", gate.fresh_seeds)]
     for one in runs:

@@ -55,7 +55,7 @@ class GateReport:
     made: Mapping[str, Sequence[Provenance]]  # what made the records of "baseline" and of "fresh"
     unreadable: Sequence[str]  # why files cannot be trusted
     seconds: float | None = None  # of the fresh run
-    advice: str = ""  # what to do if a failure is probably chance
+    second_look: bool = False  # whether it has more seeds, because a first run failed
 
     @property
     def states(self) -> list[State]:
@@ -143,6 +143,19 @@ def judge(gate: Gate, baseline_root: Path, fresh_root: Path) -> GateReport:
     }
     unreadable = [problem.reason for folder in both.values() for problem in folder.problems]
     return GateReport(gate, tuple(checks), len(adjusted), made, unreadable)
+
+
+def unusable(gate: Gate, baseline_root: Path) -> dict[str, list[str]]:
+    """Return why trained runs of the baseline cannot be compared with, whatever a fresh run gives: reason -> names."""
+    baseline, found = Folder.read(baseline_root, gate), dict[str, list[str]]()
+    for one in gate.trained_runs:
+        known = [record for record in baseline.trained_run(one) if not has_diverged(record)]
+        for key in (key_of(one, metric.key) for metric in one.metrics):
+            problem = _unusable(gate, known, metrics_of(known, key))
+            if problem and not (len(known) >= gate.baseline_seeds and _inapplicable(known, key)):
+                found.setdefault(problem, []).append(one.name)
+                break
+    return found
 
 
 def key_of(trained_run: GatedTrainedRun, key: str) -> str:
