@@ -99,12 +99,12 @@ def after(*values):
     return paired(dict.fromkeys(range(len(values)), 0.0), dict(enumerate(values)))
 
 
-def test_a_change_is_drawn_in_points_and_grey_where_its_interval_reaches_zero():
-    # mean .02 and .04, sd .01, t(2, .975) = 4.3027: half-width .0248, so that the first interval holds zero
+def test_a_change_is_drawn_in_points_and_grey_where_it_is_not_clear():
+    # mean .02 and .04, sd .01, t(2, .975) = 4.3027: half-width .0248
     changes = [
-        Change("mlp", "unclear", after(0.01, 0.02, 0.03)),
-        Change("mlp", "clear", after(0.03, 0.04, 0.05)),
-        Change("mlp", "one seed", after(0.5)),
+        Change("mlp", "unclear", after(0.01, 0.02, 0.03), is_clear=False),
+        Change("mlp", "clear", after(0.03, 0.04, 0.05), is_clear=True),
+        Change("mlp", "one seed", after(0.5), is_clear=False),
     ]
     with style():
         (axes,) = draw_changes(changes).axes
@@ -162,7 +162,9 @@ def test_a_path_never_drifts_from_its_points(points):
 
 def test_roundings_of_another_processor_do_not_change_a_drawing():
     def svg(noise):
-        changes = [Change("mlp", "a", after(*(value * (1 + noise) for value in (0.0123, 0.0234, 0.0345))))]
+        changes = [
+            Change("mlp", "a", after(*(value * (1 + noise) for value in (0.0123, 0.0234, 0.0345))), is_clear=True)
+        ]
         with style():
             return printed(draw_changes(changes), "svg")
 

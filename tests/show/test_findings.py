@@ -140,9 +140,13 @@ def changed(*after: float) -> Estimate:
 
 
 def test_changes_are_clear_only_after_adjusting_for_the_number_of_mistakes(monkeypatch):
-    """p of (.03, .04, .05) is .0202 (t = 6.93, 2 degrees): below .05 alone, .0404 as the smallest of two."""
-    changes = iter([changed(0.03, 0.04, 0.05), changed(0.01, 0.02, 0.03), changed(0.5)])
-    single_changes = [(SimpleNamespace(kind=ALONE, name=name, title=name), None) for name in "abc"]
+    """p of (.01, ..., .05) is .0132 (t = 4.24, 4 degrees), .0397 as the second of four; of `unclear` .0312.
+
+    Four pairs are too few, however small their p, and one pair has none.
+    """
+    few, clear, unclear = (0.5, 0.51, 0.52, 0.53), (0.01, 0.02, 0.03, 0.04, 0.05), (0.0, 0.02, 0.03, 0.04, 0.05)
+    changes = iter([changed(*one) for one in (clear, unclear, unclear, few, (0.5,))])
+    single_changes = [(SimpleNamespace(kind=ALONE, name=name, title=name), None) for name in "abcde"]
     monkeypatch.setattr(mistakes_table, "chosen", lambda names: [SimpleNamespace(approach="mlp")])
     monkeypatch.setattr(
         mistakes_table,
@@ -152,9 +156,10 @@ def test_changes_are_clear_only_after_adjusting_for_the_number_of_mistakes(monke
         ],
     )
     found = mistakes_table.mistakes(inputs([]))
-    assert found[0].p == pytest.approx(2 * 0.0202, abs=2e-4)
-    assert [one.is_clear for one in found] == [True, False, False]
-    assert found[2].p is None  # one seed
+    assert [one.p for one in found[:3]] == pytest.approx([3 * 0.013236, 2 * 0.03123, 2 * 0.03123], abs=1e-5)
+    assert [one.is_clear for one in found] == [True, False, False, False, False]
+    assert found[3].p < 0.001  # too few pairs
+    assert found[4].p is None  # one seed
 
 
 def test_an_effect_is_shown_in_points_and_marked_where_seeds_are_lost():

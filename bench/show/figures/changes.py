@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from bench.core.text import counted
-from bench.judge.comparison import Estimate
+from bench.judge.comparison import ALPHA, ENOUGH, Estimate
 from bench.judge.results import described
 from bench.show.figures.figure import FIELD, Absent, Figure
 from bench.show.figures.style import COLOURS, FAINT, NARROW, READABLE, REPORTED, WIDTH, Drawing, canvas
@@ -18,12 +18,12 @@ from bench.show.tables.ablation import mistakes
 MISTAKES, TITLE = "mistakes", "How much does each mistake change? Test accuracy when it alone is corrected"
 LINEAR = 1.0  # points to either side of zero that are drawn to scale; beyond, the axis is logarithmic
 TICKS, NARROW_TICKS = (-10, -3, -1, 0, 1, 3, 10), (-10, -1, 0, 1, 10)
-CLEAR = COLOURS[0]  # of an interval that excludes zero
+CLEAR = COLOURS[0]  # of a change that chance hardly explains
 REACH = 12.0  # points; the axis begins here, below zero
 EXPLAINED = (
-    "Mean difference of the same n seeds with its 95 % t interval, percentage points. Blue: the interval excludes "
-    "zero. Grey: it includes zero, or there is one seed, so that no effect is shown. The axis is linear within "
-    f"{LINEAR:g} point and logarithmic beyond."
+    "Mean difference of the same n seeds with its 95 % t interval, percentage points. Blue: "
+    f"p < {ALPHA:g}, adjusted for the number of mistakes (Holm). Grey: chance may explain it, or fewer than {ENOUGH} "
+    f"pairs. The axis is linear within {LINEAR:g} point and logarithmic beyond."
 )
 
 
@@ -34,11 +34,13 @@ class Change:
     subject: str  # what is changed
     name: str  # of the change
     estimate: Estimate
+    is_clear: bool
 
 
 def make(inputs: Inputs) -> Iterator[Figure | Absent]:
     """Give the figure."""
-    changes = [Change(one.approach, one.single_change.name, one.accuracy) for one in mistakes(inputs) if one.accuracy]
+    made = mistakes(inputs)
+    changes = [Change(one.approach, one.single_change.name, one.accuracy, one.is_clear) for one in made if one.accuracy]
     if not changes:
         yield Absent(MISTAKES, TITLE, FIELD, "no change is measured; python -m bench ablation NAME --run does")
         return
@@ -57,13 +59,12 @@ def draw_changes(changes: Sequence[Change], width: float = WIDTH) -> Drawing:
     axes.axvline(0, color=FAINT, linewidth=1)
     for row, change in enumerate(changes):
         points, interval = 100 * change.estimate.difference, change.estimate.interval()
-        is_clear = change.estimate.excludes_zero
-        colour = CLEAR if is_clear else REPORTED
+        colour = CLEAR if change.is_clear else REPORTED
         text = f"{points:+.2f}" if is_narrow else f"{points:+.2f}, n = {change.estimate.n}"
         known = mark((change.subject,), f"{change.subject}, {change.name}: {_said(change.estimate)}")
         if interval is not None:
             axes.plot([100 * end for end in interval], [row, row], color=colour, linewidth=1.6, gid=known)
-        axes.plot(points, row, "o" if is_clear else "|", color=colour, markersize=6, gid=known)
+        axes.plot(points, row, "o" if change.is_clear else "|", color=colour, markersize=6, gid=known)
         axes.annotate(text, (1, row), xycoords=("axes fraction", "data"), va="center", ha="right", fontsize=READABLE)
     between = "\n" if is_narrow else ": "
     axes.set_yticks(range(len(changes)), [f"{one.subject}{between}{one.name}" for one in changes])

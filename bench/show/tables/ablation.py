@@ -10,7 +10,7 @@ from bench.core.text import FRACTION, Digits
 from bench.judge.ablation.effects import Effect, Numbers, effect_text, effects, seeds_lost
 from bench.judge.ablation.selection import chosen
 from bench.judge.ablation.single_changes import ALONE, CUMULATIVE, MEASURING, MNIST, Ablation, SingleChange
-from bench.judge.comparison import ALPHA, Estimate, holm_over
+from bench.judge.comparison import ALPHA, ENOUGH, Estimate, holm_over
 from bench.judge.results import conditions_text
 from bench.judge.samples import Samples
 from bench.show.inputs import Inputs
@@ -169,8 +169,8 @@ class Mistake(NamedTuple):
 
     @property
     def is_clear(self) -> bool:
-        """Return whether the change of the accuracy is significant, adjusted for the number of mistakes tried."""
-        return self.p is not None and self.p < ALPHA
+        """Return whether `ENOUGH` pairs show a change of the accuracy, adjusted for the number of mistakes tried."""
+        return self.accuracy is not None and self.accuracy.n >= ENOUGH and self.p is not None and self.p < ALPHA
 
     @property
     def accuracy(self) -> Estimate | None:
