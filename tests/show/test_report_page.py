@@ -15,16 +15,18 @@ from msgspec import structs
 from bench.cli import USAGE
 from bench.cli.main import main
 from bench.core.errors import ConfigError
+from bench.core.project import RESULTS
 from bench.judge.claims import load_claims
 from bench.judge.samples import Samples
 from bench.judge.stats.rule import Verdict, judge_one
 from bench.show.figures.figure import Figure
 from bench.show.inputs import Inputs
-from bench.show.page.build import render_page, write_report
+from bench.show.page.build import made_of, render_page, write_report
 from bench.show.page.content import ReportContent, collect
 from bench.show.page.grid import Strip, strip
 from bench.show.page.images import Drawings
 from bench.show.page.links import anchor
+from bench.show.table import Linked, Table
 from bench.show.tables.registry import TABLES
 from tests.show.browser import marked
 from tests.synthetic import HOSTILE, write_records
@@ -166,6 +168,18 @@ def test_equal_records_make_an_equal_page(content, written, tmp_path):
     again = render_page(content)
     assert again == written[0].read_text(encoding="utf-8")
     assert "measured 2026-01-01" in again  # the records' date, not today's
+
+
+def test_records_of_other_groups_that_tables_show_are_counted_too():
+    content = ReportContent(Inputs(RESULTS), {})
+    first, second, *_ = content.inputs.of("methods").records
+    rows = [[Linked("x", (first.key,))], [Linked("y", (second.key, content.inputs.records[0].key))]]
+    vars(content)["tables"] = {"methods": Table("methods", "T", "", ["a"], rows)}
+    assert content.other_records == [first, second]
+    said = made_of(content.records, content.other_records, content.inputs.results)
+    n = len(content.records)
+    assert said.startswith(f"Made from {n + 2} records of ")
+    assert f" Below, {n} of these are listed." in said
 
 
 def test_the_page_is_small(written):

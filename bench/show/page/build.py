@@ -74,7 +74,7 @@ def render_page(content: ReportContent) -> str:
             title=TITLE,
             question=QUESTION,
             short=all_filled(inputs),
-            made=made_of(content.records, inputs.results),
+            made=made_of(content.records, content.other_records, inputs.results),
             inputs=inputs,
             manifests=inputs.results.manifests,
             images=content.images,
@@ -95,14 +95,16 @@ def render_page(content: ReportContent) -> str:
     )
 
 
-def made_of(records: Sequence[Record], results: Results) -> str:
-    """Return the sentence about what the page was made from: how many records, measured when."""
+def made_of(listed: Sequence[Record], others: Sequence[Record], results: Results) -> str:
+    """Return the sentence about what the page was made from: how many records, listed or not, measured when."""
+    records = [*listed, *others]
     days = sorted({day for record in records if (day := made_at(record)[:10])})
     span = "" if not days else f", measured {days[0]}" if days[0] == days[-1] else f", measured {days[0]} to {days[-1]}"
     n_approaches = len({record.approach for record in records})
     approaches = f"{n_approaches} approach{'' if n_approaches == 1 else 'es'}"
-    made = f"Made from {counted(len(records), 'record')} of {approaches}{span}, and nothing else."
-    return f"{made} {results.describe(spread=False)}"
+    made = f"Made from {counted(len(records), 'record')} of {approaches}{span}."
+    which = f" Below, {len(listed)} of these are listed." if others else ""
+    return f"{made}{which} {results.describe(spread=False)}"
 
 
 def _with_strips(table: PageTable, content: ReportContent) -> PageTable:

@@ -10,6 +10,7 @@ from functools import cached_property
 from bench.core.project import REFERENCE
 from bench.core.records import Record
 from bench.core.toml import TomlTable, read_toml
+from bench.plan.manifests import GROUPS
 from bench.show.figures.figure import Figure
 from bench.show.inputs import Inputs
 from bench.show.page.images import Drawings, Image
@@ -49,6 +50,13 @@ class ReportContent:
     def records(self) -> list[Record]:
         """The records that the page lists (see `cited_records`)."""
         return cited_records(self.inputs, self.tables.values())
+
+    @cached_property
+    def other_records(self) -> list[Record]:
+        """The records of other groups of approaches that these tables show; the page does not list them."""
+        cited = set[str]().union(*(table.sources() for table in self.tables.values()))
+        others = [group for group in GROUPS if group != self.inputs.group]
+        return [record for group in others for record in self.inputs.of(group).records if record.key in cited]
 
     @cached_property
     def drawings(self) -> Drawings:
