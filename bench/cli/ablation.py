@@ -11,14 +11,14 @@ from dataclasses import replace
 from bench.cli import INCOMPLETE, options, reading
 from bench.cli.inputs import inputs_of, warn_of_problems
 from bench.cli.run import add_training_on_request, train_on_request
-from bench.core.errors import ConfigError, unknown_name
+from bench.core.errors import ConfigError, check_known
 from bench.core.precision import check_device
 from bench.core.store import Store
 from bench.core.text import one_line, visible
 from bench.judge.ablation.answer import find
 from bench.judge.ablation.effects import effects
 from bench.judge.ablation.selection import chosen, trained_runs_of
-from bench.judge.ablation.single_changes import Ablation
+from bench.judge.ablation.single_changes import MNIST, Ablation
 from bench.plan.registry import group_of
 from bench.plan.trained_runs import Selection
 from bench.show.inputs import Inputs
@@ -41,7 +41,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     options.add_wide(parser)
     add_training_on_request(parser)
     parser.add_argument("--seeds", type=options.seeds, metavar="N", help="with --run: a count or a list (default: 3)")
-    parser.add_argument("--data-set", help=f"data set to show besides mnist, or {ALL} (with --all: each table)")
+    parser.add_argument("--data-set", help=f"data set to show besides {MNIST}, or {ALL} (with --all: each table)")
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.add_argument("--write", action="store_true", help="write ablation_APPROACH to RESULTS/tables, all data sets")
     parser.set_defaults(action=_ablation)
@@ -55,12 +55,14 @@ def _ablation(arguments: argparse.Namespace) -> int:
     if arguments.seeds is not None and not arguments.run:
         raise ConfigError("--seeds is for --run, which trains what is missing; leave it out")
     arguments.seeds = arguments.seeds or (0, 1, 2)
-    if arguments.all == bool(arguments.approaches):
+    if arguments.all and arguments.approaches:
         raise ConfigError("give either --all or names of approaches (see `python -m bench list`), not both")
+    if not (arguments.all or arguments.approaches):
+        raise ConfigError("no approach given: name one (`python -m bench list` names all), or --all")
     ablations = chosen(arguments.approaches)
     for one in ablations:
-        if arguments.data_set not in (None, ALL, *one.ood):
-            raise unknown_name(f"data set of the ablation of {one.approach}", arguments.data_set, (ALL, *one.ood))
+        if arguments.data_set is not None:
+            check_known(f"data set of the ablation of {one.approach}", (ALL, MNIST, *one.ood), arguments.data_set)
     reading.say_if_shipped(arguments)
     code = _make(ablations, arguments) if arguments.run else 0
     inputs = inputs_of(arguments)
@@ -110,11 +112,13 @@ def _show(ablations: Sequence[Ablation], inputs: Inputs, arguments: argparse.Nam
             table = replace(answer_table(one.approach, answer, inputs.results), remarks=())
             print(shown("", table.title, *said) if is_short else brief(table, said) + "\n")
         if not is_short:
-            named = (arguments.data_set,) if arguments.data_set else ()
-            data_sets = one.ood if arguments.data_set == ALL else named
-            more = [f"Digits of MNIST; --data-set NAME or {ALL} adds others: {', '.join(one.ood)}."] if one.ood else []
+            asked = arguments.data_set or (answer.claim.dataset if answer else MNIST)  # an answer with its lines
+            data_sets = [name for name in one.ood if asked in (ALL, name)]
+            others = [name for name in one.ood if name not in data_sets]
+            here = " and ".join((MNIST, *data_sets))
+            more = [f"Data set {here}; --data-set NAME or {ALL} adds others: {', '.join(others)}."] if others else []
             table = ablation_table(one, found, numbers, data_sets)
-            print((brief(table) if data_sets else brief(table.without((DATA_SET,)), more)) + "\n")
+            print(brief(table if data_sets else table.without((DATA_SET,)), () if arguments.data_set else more) + "\n")
     if arguments.json:
         print(json.dumps(lines, indent=1))
     elif is_short:

@@ -103,6 +103,8 @@ def _chosen(table: Table, arguments: argparse.Namespace) -> Table:
         check_known(f"column of table {table.name}", table.columns, *arguments.column)
         table = table.only([DATA_SET, *arguments.column])
     found = _data_sets(table)
+    if arguments.data_set and not found:
+        raise ConfigError(f"table {table.name} has no data sets; leave --data-set out")
     if arguments.data_set not in (None, ALL):
         check_known(f"data set of table {table.name}", [*found, ALL], arguments.data_set)
         return table.of_data_set(arguments.data_set)

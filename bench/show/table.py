@@ -111,6 +111,12 @@ def sources_of(entry: Entry) -> tuple[str, ...]:
     return () if entry is None or isinstance(entry, str) else entry.sources
 
 
+def _marks(table: Table) -> set[str]:
+    """Return what a remark on some rows may begin with: a row's name and kind, or the star of an entry."""
+    names = {" (".join(texts[:2]) + ")" for texts in table.texts()}
+    return names | {"*" for texts in table.texts() if any("*" in text for text in texts)}
+
+
 @dataclass(frozen=True)
 class Table:
     """A table. Each form decides which parts of the caption and of the notes it shows, and where."""
@@ -177,9 +183,11 @@ class Table:
         return replace(self, columns=tuple(self.columns[place] for place in kept), rows=rows)
 
     def of_data_set(self, data_set: str) -> Table:
-        """Return the table with the rows of one data set alone."""
+        """Return the table with the rows of one data set alone, and without the remarks on the other rows."""
         place = self.columns.index(DATA_SET)
-        return replace(self, rows=[row for row in self.rows if row[place] == data_set], lines=())
+        kept = replace(self, rows=[row for row in self.rows if row[place] == data_set], lines=())
+        gone = _marks(self) - _marks(kept)
+        return replace(kept, remarks=[remark for remark in self.remarks if remark.partition(": ")[0] not in gone])
 
     def only(self, columns: Collection[str]) -> Table:
         """Return the table with some columns: those named, the first, and those of text after it, which name a row."""

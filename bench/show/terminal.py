@@ -69,7 +69,7 @@ def brief(table: Table, first: Sequence[str] = ()) -> str:
 
 
 def _left_out(table: Table, narrow: Table) -> list[str]:
-    left_out = [column for column in table.columns if column not in narrow.columns]
+    left_out = [f'"{column}"' for column in table.columns if column not in narrow.columns]
     return [f"Left out: {'; '.join(left_out)}. --wide shows all columns."] if left_out else []
 
 

@@ -28,6 +28,14 @@ CLAIMS = load_claims()
 ABSENT = "-: no such number: no document reports it, or this protocol did not measure the recipe"
 
 
+def test_the_rows_of_one_data_set_keep_no_remark_on_other_rows():
+    rows = [["a", "alone", "mnist", "+1"], ["b", "alone", "letters", "+2*"]]
+    remarks = ["*: seed 1 failed", "a (alone): A.", "b (alone): B.", "all: C."]
+    table = Table("t", "T", "", ["change", "kind", "data set", "n"], rows, remarks)
+    assert list(table.of_data_set("mnist").remarks) == ["a (alone): A.", "all: C."]
+    assert list(table.of_data_set("letters").remarks) == ["*: seed 1 failed", "b (alone): B.", "all: C."]
+
+
 # numbers
 
 

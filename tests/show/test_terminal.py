@@ -19,6 +19,7 @@ from bench.judge.ablation.definition import ablation
 from bench.judge.ablation.single_changes import MEASURING
 from bench.show.inputs import Inputs
 from bench.show.screens.summary import tables_with
+from bench.show.screens.verdict import ROOM_FOR_P, summary_text
 from bench.show.table import Table
 from bench.show.tables.registry import TABLES, all_tables
 from bench.show.terminal import PIPE, Listing, narrowed, shown, text
@@ -107,6 +108,14 @@ def test_every_verdict_fits(command, terminal, shipped, monkeypatch, capsys):
     assert_fits(printed)
 
 
+def test_what_a_narrow_verdict_leaves_out_is_named_and_not_explained(shipped):
+    narrow, wide = (summary_text(shipped.judgement, width) for width in (ROOM_FOR_P - 1, ROOM_FOR_P))
+    assert "Left out: p of each number" in " ".join(narrow.split())
+    assert "p: how often" in " ".join(wide.split())
+    assert "p: how often" not in " ".join(narrow.split())
+    assert "Left out" not in wide
+
+
 @pytest.mark.parametrize("name", ["", *COMMANDS])
 def test_every_help_page_fits(name, terminal, capsys):
     with pytest.raises(SystemExit) as ended:
@@ -159,7 +168,7 @@ def test_a_narrow_screen_leaves_out_what_has_no_room_and_says_so(monkeypatch):
         assert list(narrowed(table, width).columns) == left.split()
     monkeypatch.setenv("COLUMNS", "8")
     assert text(table).splitlines()[3:7] == ["name x", "─" * 8, "a.b. one", "c"]
-    assert "Left out: y. --wide shows all columns." in " ".join(text(table).split())
+    assert 'Left out: "y". --wide shows all columns.' in " ".join(text(table).split())
 
 
 def test_what_is_folded_keeps_its_indentation(monkeypatch):
@@ -205,12 +214,14 @@ def lines(terminal, monkeypatch, capsys):
 def test_an_ablation_begins_with_its_answer_and_has_a_line_for_each_change(lines):
     found = lines("ablation linear_bbb")
     assert found[0] == "Where a reported number of linear_bbb comes from"
-    assert found[1].startswith("By the document's entropy it is")  # what the steps show, before the steps
-    kinds = [line.split()[1] for line in found if re.match(r"[a-z0-9-]+ +(alone|cumulative|control|variant) ", line)]
+    assert found[1].startswith("By the document's entropy, the predictive")  # what the steps show, before the steps
+    assert any(line.startswith("normalised") for line in found)  # of the noise that the answer is about
+    assert any(line.startswith("Data set mnist and noise_gaussian; --data-set NAME") for line in found)
+    digits = lines("ablation linear_bbb --data-set mnist")
+    assert not any(line.startswith("normalised") for line in digits)
+    kinds = [line.split()[1] for line in digits if re.match(r"[a-z0-9-]+ +(alone|cumulative|control|variant) ", line)]
     single_changes = [one for one in ablation("linear_bbb").single_changes if one.kind != MEASURING]
     assert kinds == [one.kind for one in single_changes]
-    assert not any(line.startswith("normalised") for line in found)  # of pictures that show no digit
-    assert any(line.startswith("normalised") for line in lines("ablation linear_bbb --data-set noise_gaussian"))
 
 
 def test_all_ablations_fit_two_screens(lines):

@@ -64,7 +64,8 @@ def summary_text(judgement: Judgement, width: int, has_p: bool = True) -> str:
     said = f"{counted(len(judgement.ends), 'end result')}: {counts(judgement.ends)}."
     n_pooled = sum(one.on_scale is not None and one.on_scale.is_pooled for one in judgement.ends)
     pooled = f" For {n_pooled}, the spread is pooled over recipes that scatter alike." if n_pooled else ""
-    return f"{textwrap.fill(said + pooled, width)}\n{textwrap.fill(MEANING + OF_P * has_p + MORE, width)}"
+    of_p = OF_P if width >= ROOM_FOR_P else f"Left out: p of each number; {ROOM_FOR_P} columns have room for it. "
+    return f"{textwrap.fill(said + pooled, width)}\n{textwrap.fill(MEANING + of_p * has_p + MORE, width)}"
 
 
 def all_text(judgement: Judgement, names: Mapping[str, str], width: int, yours: Sequence[Rerun] = ()) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from bench.core.text import Digits, counted
+from bench.data.manifest import OOD_LABELS
 from bench.judge.ablation.answer import Answer, LargestStep, Walk
 from bench.judge.ablation.effects import Effect
 from bench.judge.ablation.single_changes import Step
@@ -19,10 +20,10 @@ ADDED = Digits(decimals=3, signed=True)
 Direction = Literal["raises", "lowers", "unclear", "not measured"]
 """What a step does to the number. `unclear`: its interval includes zero."""
 WORDS: dict[Direction, str] = {
-    "raises": "raised by",
-    "lowers": "lowered by",
-    "unclear": "cannot be told from zero:",
-    "not measured": "not measured:",
+    "raises": "is raised by",
+    "lowers": "is lowered by",
+    "unclear": "is not clearly changed by",
+    "not measured": "is not measured after",
 }
 
 
@@ -73,7 +74,9 @@ def _added(effect: Effect) -> Missing | str:
 
 def conclusions(answer: Answer) -> list[str]:
     """Return a sentence for each estimator: which steps raise the number, and how far the largest is ahead."""
-    return [f"By {walk.estimator.name} it is {_conclusion(walk, answer.claim.unit)}" for walk in answer.walks]
+    claim = answer.claim
+    subject = f"the {claim.metric.replace('_', ' ')} on {OOD_LABELS.get(claim.dataset, claim.dataset)}"
+    return [f"By {walk.estimator.name}, {subject} {_conclusion(walk, claim.unit)}" for walk in answer.walks]
 
 
 def _conclusion(walk: Walk, unit: str) -> str:
@@ -82,7 +85,7 @@ def _conclusion(walk: Walk, unit: str) -> str:
     for name, effect in walk.added.items():
         only = " (one seed)" if effect.estimate and effect.estimate.n == 1 else ""
         groups[_direction(effect.estimate)].append(name + only)
-    said = "; ".join(f"{WORDS[direction]} {', '.join(names)}" for direction, names in groups.items() if names)
+    said = ". It ".join(f"{WORDS[direction]} {'; '.join(names)}" for direction, names in groups.items() if names)
     return f"{said}. {_largest(walk.largest, unit)}"
 
 
