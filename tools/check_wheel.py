@@ -36,8 +36,10 @@ COMMANDS = (
     "predict three.png",
     "predict three.png --recipe corrected --rule strict --figure answers.png",
     "figures --list",
-    "figures mistakes --to figures",
-    "report --output report/index.html",
+    "figures mistakes",
+    "report",
+    "table --write",
+    "ablation mlp --write",
     "audit --rules",
     "audit records",
     "compare R R",
@@ -45,10 +47,6 @@ COMMANDS = (
     "run my_cnn --approach-path . --profile smoke --results R --quiet",
 )
 REFUSED = (
-    "table --write",
-    "report",
-    "figures",
-    "ablation mlp --write",
     "baseline epoch1 --run",
     "data fetch notmnist459 --from .",
     "run mlp --profile smoke --results {shipped}",
