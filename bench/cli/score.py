@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 from pathlib import Path
 
 from bench.cli.options import existing_folder, given_folder, given_path, say
@@ -12,8 +13,9 @@ def add(parser: argparse.ArgumentParser) -> None:
     """Add the options of `score`."""
     parser.epilog = (
         "FILE is an .npz file. For each set in the images.npz of `data export`, it has the probabilities of the digits "
-        "0 to 9 under the set's name, in the order of its images: [n, 10] of one draw, or [S, n, 10] of S draws; and "
-        "the array 'hash' of images.npz. In Python, bench.score(predict) needs no files."
+        "0 to 9 under the set's name, in the order of its images: [n, 10] of one draw, or [S, n, 10] of S draws "
+        "(better: their logs, which do not round to 0); and the array 'hash' of images.npz. In Python, "
+        "bench.score(predict) needs no files."
     )
     parser.add_argument("file", type=given_path, metavar="FILE", help="predictions for the images of `data export`")
     parser.add_argument("--name", default="mine", help="what tables call the model (default: mine)")
@@ -40,7 +42,7 @@ def _score(given: argparse.Namespace) -> int:
     for path in scoring.score_file(given.file, given.name, given.results, given.data_dir, given.profile):
         say(f"written: {path}")
     short = "" if given.profile == "full" else f" --profile {given.profile}"
-    say(f"its rows: python -m bench table choice --results {given.results}{short}")
+    say(f"its rows: python -m bench table choice --results {shlex.quote(str(given.results))}{short}")
     return 0
 
 
@@ -49,5 +51,6 @@ def export(arguments: argparse.Namespace) -> int:
     from bench.run import scoring
 
     path = scoring.export(arguments.to, arguments.data_dir, arguments.profile)
-    say(f"{path}: store your predictions with its array 'hash', then: python -m bench score FILE --name NAME")
+    short = "" if arguments.profile == "full" else f" --profile {arguments.profile}"
+    say(f"{path}: store your predictions with its array 'hash', then: python -m bench score FILE --name NAME{short}")
     return 0

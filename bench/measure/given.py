@@ -67,13 +67,13 @@ def as_array(name: str, given: object) -> Floats:
     try:
         found = np.asarray(given.detach().cpu() if isinstance(given, Tensor) else given)
         return found.astype(np.float64 if found.dtype.itemsize > 4 else np.float32, casting="same_kind")
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, RuntimeError) as error:  # RuntimeError: a list of tensors that require grad
         why = f"are no array of numbers ({one_line(str(error), 200)}); give probabilities [n, {N_CLASSES}]"
         raise ConfigError(f"predictions for {name} {why}, or [S, n, {N_CLASSES}] of S draws") from error
 
 
 def log_probabilities(name: str, found: Floats, n: int) -> Tensor:
-    """Return log-probabilities [S, n, K], nats, of probabilities [n, K] or [S, n, K] for set `name`.
+    """Return log-probabilities [S, n, K], nats, of probabilities [n, K] or [S, n, K] for set `name`, or of their logs.
 
     Raises ConfigError for another shape, NaN, a negative probability, or a row that does not sum to 1.
     """
@@ -83,6 +83,10 @@ def log_probabilities(name: str, found: Floats, n: int) -> Tensor:
             f"predictions for {name} have shape {list(found.shape)}; allowed are [{n}, {N_CLASSES}], or "
             f"[S, {n}, {N_CLASSES}] of 1 to {LONGEST['draws']} draws; give the probabilities of the digits 0 to 9"
         )
+    if (probs <= 0).all():  # log-probabilities: a row of probabilities has a positive one
+        log_sums = np.log(np.exp(probs).sum(2, keepdims=True, dtype=np.float64).clip(1e-300))
+        if (np.abs(log_sums) <= NORMALISED).all():
+            return torch.from_numpy((probs - log_sums).astype(found.dtype))
     sums = probs.sum(2, keepdims=True, dtype=np.float64)
     wrong = ~((np.abs(sums[..., 0] - 1) <= NORMALISED) & (probs >= 0).all(2))  # NaN fails both
     if wrong.any():

@@ -58,7 +58,7 @@ def score(
     Args:
         predict: takes images, float32 [n, 28, 28] in [0, 1] (Gaussian noise: also outside); returns the probabilities
             of the digits 0 to 9, [n, 10] of one draw or [S, n, 10] of S draws, as an array of NumPy, PyTorch or any
-            library whose arrays NumPy reads.
+            library whose arrays NumPy reads; better their logs, which do not round to 0.
         name: what tables call the model, no approach's name. A name that is scored again replaces its records.
         results: folder for the records; `python -m bench table choice --results FOLDER` has a row.
         data_dir: folder with the data sets, looked at first.

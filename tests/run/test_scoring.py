@@ -15,6 +15,7 @@ from bench.core.records import Versions
 from bench.core.store import Store
 from bench.interface import Categorical, Posterior
 from bench.judge.results import Results
+from bench.measure.given import log_probabilities
 from bench.measure.protocols import protocol_of
 from bench.plan.freshness import lacks, why_stale
 from bench.plan.recipes import profile
@@ -100,6 +101,18 @@ def test_one_draw_may_have_an_axis_of_draws_and_come_from_another_framework(tmp_
     assert found[0] == found[1] == found[2]
 
 
+def test_log_probabilities_keep_what_a_softmax_in_float32_rounds_to_zero():
+    logits = np.zeros((2, 10), np.float32)
+    logits[:, 3] = 200
+    logs = torch.from_numpy(logits).log_softmax(1)
+    assert log_probabilities("mnist", logs.numpy(), 2).tolist() == [logs.tolist()]
+    assert log_probabilities("mnist", logs.exp().numpy(), 2)[0, 0, 0] == -np.inf
+    hard = np.eye(10)[[3, 4]]
+    assert log_probabilities("mnist", hard, 2).exp().tolist() == [hard.tolist()]
+    with pytest.raises(ConfigError, match="whose sum is 1"):
+        log_probabilities("mnist", logits - 200.5, 2)
+
+
 def test_an_impossible_label_leaves_the_other_numbers(tmp_path):
     bench.score(
         lambda images: np.eye(10, dtype=np.float32)[np.zeros(len(images), int)], "zero", tmp_path, profile="smoke"
@@ -126,6 +139,7 @@ def test_an_impossible_label_leaves_the_other_numbers(tmp_path):
         (np.tile([1.5, -0.5] + [0] * 8, (128, 1)), "none negative"),
         (["seven"] * 128, "are no array of numbers"),
         (None, "are no array of numbers"),
+        ([torch.ones(10, requires_grad=True)] * 128, "are no array of numbers"),
     ],
 )
 def test_what_are_no_probabilities_is_refused_before_anything_is_written(given, message, tmp_path):
@@ -214,16 +228,8 @@ def results(tmp_path_factory):
 
 
 TABLES = (
-    "sure",
-    "coverage",
-    "confidence",
-    "choice",
-    "methods",
-    "accuracy",
-    "ood",
-    "detection",
-    "refusal",
-    "calibration",
+    *("sure", "coverage", "confidence", "choice", "methods"),
+    *("accuracy", "ood", "detection", "refusal", "calibration"),
 )
 
 
