@@ -13,9 +13,9 @@ def add(parser: argparse.ArgumentParser) -> None:
     """Add the options of `score`."""
     parser.epilog = (
         "FILE is an .npz file. For each set in the images.npz of `data export`, it has the probabilities of the digits "
-        "0 to 9 under the set's name, in the order of its images: [n, 10] of one draw, or [S, n, 10] of S draws "
-        "(better: their logs, which do not round to 0); and the array 'hash' of images.npz. In Python, "
-        "bench.score(predict) needs no files."
+        "0 to 9 under the set's name, in the order of its images: [n, 10] of one draw, or [S, n, 10] of S draws, each "
+        "of one network for all images (better: their logs, which do not round to 0); and the array 'hash' of "
+        "images.npz. In Python, bench.score(predict) needs no files."
     )
     parser.add_argument("file", type=given_path, metavar="FILE", help="predictions for the images of `data export`")
     parser.add_argument("--name", default="mine", help="what tables call the model (default: mine)")

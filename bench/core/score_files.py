@@ -59,6 +59,13 @@ def read_scores(path: Path, prefix: str, below: Path) -> Scores:
 
     Raises one of `BROKEN` if they cannot be read or do not have the form of `check_scores`.
     """
+    found = read_arrays(path, prefix, below, LARGEST_SCORES)
+    check_scores(found)
+    return found
+
+
+def read_arrays(path: Path, prefix: str, below: Path | None, most: int) -> Scores:
+    """Return arrays as `read_scores` does, of any form, if they have at most `most` bytes unpacked."""
     found = {}
     with opened_file(path, below) as file:
         if file.seek(0, io.SEEK_END) > LARGEST_ARCHIVE:
@@ -66,14 +73,13 @@ def read_scores(path: Path, prefix: str, below: Path) -> Scores:
         with zipfile.ZipFile(file) as archive:
             members = [one for one in archive.infolist() if one.filename.startswith(prefix)]
             size = sum(member.file_size for member in members)
-            if size > LARGEST_SCORES:
-                raise ValueError(f"they have {size:,} bytes unpacked; at most {LARGEST_SCORES:,} are read")
+            if size > most:
+                raise ValueError(f"they have {size:,} bytes unpacked; at most {most:,} are read")
             for member in members:
                 array: object = np.load(io.BytesIO(archive.read(member)), allow_pickle=False)
                 if not isinstance(array, np.ndarray):  # a member may itself be an archive
                     raise ValueError(f"'{member.filename}' is not an array")
                 found[member.filename.removeprefix(prefix).removesuffix(_MEMBER)] = array
-    check_scores(found)
     return found
 
 

@@ -23,7 +23,7 @@ from bench.core.canonical import digest
 from bench.core.errors import ConfigError, check_known
 from bench.core.files import write_atomically
 from bench.core.records import SCHEMA, Arrays, Record, Timings
-from bench.core.score_files import BROKEN, packed
+from bench.core.score_files import BROKEN, packed, read_arrays
 from bench.core.store import Store
 from bench.core.text import one_line
 from bench.data.manifest import data_hashes
@@ -38,6 +38,7 @@ Predict = Callable[[NDArray[np.float32]], object]
 SEED = 0  # of the noise images
 PROFILES = ("full", "smoke")
 EXPORTED = "images.npz"
+LARGEST_FILE = 4 << 30  # bytes unpacked; 100 draws of every image have 240 MB in float32
 HASH = "hash"  # in a file, the name of the array that says which images it is about
 NAME = re.compile(r"\w[\w.-]{0,99}")
 
@@ -69,6 +70,7 @@ def score(
         StoreError: the folder cannot be written.
     """
     model = _prepared(name, Path(results), None if data_dir is None else Path(data_dir), profile)
+    model.store.check_writable()  # before the model predicts
     load, seconds = environment.OtherLoad(torch.get_num_threads()), {}
     log_probs: dict[str, Tensor] = {}
     for each, split in model.images.items():
@@ -94,7 +96,9 @@ def export(folder: Path, data_dir: Path | None, profile: str) -> Path:
 def score_file(path: Path, name: str, results: Path, data_dir: Path | None, profile: str) -> list[Path]:
     """Measure the predictions of a file for the images of `export`; write, return and raise as `score` does."""
     model = _prepared(name, results, data_dir, profile)
-    return model.written(_read(path, model.images), Timings(valid=True))
+    log_probs = _read(path, model.images)
+    model.store.check_writable()
+    return model.written(log_probs, Timings(valid=True))
 
 
 def _images(data_dir: Path | None, profile: str) -> dict[str, Split]:
@@ -103,20 +107,17 @@ def _images(data_dir: Path | None, profile: str) -> dict[str, Split]:
 
 
 def _prepared(name: str, results: Path, data_dir: Path | None, profile: str) -> _Model:
-    """Check name, profile and folder before the model predicts."""
+    """Check name and profile."""
     if not NAME.fullmatch(name) or name in manifests():
         allowed = "a name that no approach has, up to 100 letters, digits, '_', '-' and '.'"
         raise ConfigError(f"name '{one_line(name, 100)}' cannot be used; give {allowed}")
-    model = _Model(name, Store(results), profile, data_dir, _images(data_dir, profile))
-    model.store.check_writable()
-    return model
+    return _Model(name, Store(results), profile, data_dir, _images(data_dir, profile))
 
 
 def _read(path: Path, found: Mapping[str, Split]) -> dict[str, Tensor]:
     """Return the log-probabilities of a file by set; raises ConfigError."""
     try:
-        with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:  # it leaves a bad file open
-            given = {each: file[each] for each in file.files}
+        given = read_arrays(path, "", None, LARGEST_FILE)
     except BROKEN as error:
         why = f"cannot be read ({one_line(str(error), 200)}); write it by numpy.savez(FILE, hash=..., mnist=...)"
         raise ConfigError(f"{path} {why}") from error

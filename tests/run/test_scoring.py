@@ -1,6 +1,7 @@
 """A model that is trained already: a run's protocols measure it, and its rows stand beside the shipped ones."""
 
 import json
+import os
 
 import numpy as np
 import pytest
@@ -209,11 +210,11 @@ def test_a_file_that_cannot_be_used_is_one_line(change, exported, tmp_path, caps
     assert not list((tmp_path / "results").rglob("*.json"))
 
 
-@pytest.mark.parametrize("content", [b"", b"PK\x05\x06", b"text"])
+@pytest.mark.parametrize("content", [b"", b"PK\x05\x06", b"text", None], ids=["empty", "end", "text", "pipe"])
 def test_a_file_that_is_no_archive_is_one_line(content, tmp_path, capsys):
-    (tmp_path / "scores.npz").write_bytes(content)
-    assert main(["score", str(tmp_path / "scores.npz"), "--profile", "smoke", "--results", str(tmp_path)]) == 2
-    assert len(capsys.readouterr().err.splitlines()) == 1
+    os.mkfifo(tmp_path / "scores.npz") if content is None else (tmp_path / "scores.npz").write_bytes(content)
+    assert main(["score", str(tmp_path / "scores.npz"), "--profile", "smoke", "--results", str(tmp_path / "new")]) == 2
+    assert (len(capsys.readouterr().err.splitlines()), (tmp_path / "new").exists()) == (1, False)
 
 
 @pytest.fixture(scope="module")
