@@ -13,7 +13,7 @@ from bench.core.version import VERSION
 
 if TYPE_CHECKING:
     from bench.api import evaluate, figure, fit, predict, records, table
-    from bench.approach_tools import ModuleApproach, NetworkPosterior, load_state, loader, row_dropout, seeded, state_of
+    from bench.run.own import ModuleApproach, NetworkPosterior, load_state, loader, row_dropout, seeded, state_of
     from bench.run.scoring import score
     from elbo_audit import audit_pyro, audit_torch
 
@@ -24,7 +24,7 @@ __all__ = [
 ]  # fmt: skip
 
 _MODULES = {
-    **dict.fromkeys(__all__, "bench.approach_tools"),
+    **dict.fromkeys(__all__, "bench.run.own"),
     **dict.fromkeys(("evaluate", "figure", "fit", "predict", "records", "table"), "bench.api"),
     "score": "bench.run.scoring",
     **dict.fromkeys(("audit_pyro", "audit_torch"), "elbo_audit"),

@@ -15,7 +15,7 @@ from bench.core.project import TOP
 
 PAGE = TOP / "docs" / "architecture.md"
 MARKS = ("<!-- diagram -->\n", "\n<!-- end of diagram -->")
-NAMES = {"api": "api.py", "interface": "interface.py", "approach_tools": "approach_tools.py"}
+NAMES = {"api": "api.py", "interface": "interface.py"}
 
 
 def arrows() -> set[tuple[str, str]]:
