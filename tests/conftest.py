@@ -15,6 +15,7 @@ from hypothesis import settings
 
 from bench.core.project import RESULTS
 from bench.core.store import Store
+from bench.plan import plugins, registry
 
 settings.register_profile("bench", deadline=None, derandomize=True, max_examples=60)
 settings.load_profile("bench")
@@ -43,3 +44,12 @@ def float64():
     torch.set_default_dtype(torch.float64)
     yield
     torch.set_default_dtype(torch.float32)
+
+
+@pytest.fixture
+def own_approaches(monkeypatch):
+    """Look for approaches anew, before and after; the variable names none."""
+    monkeypatch.setenv(plugins.VARIABLE, "")
+    registry._look.cache_clear()
+    yield
+    registry._look.cache_clear()

@@ -29,12 +29,12 @@ from bench.show.screens.verdict import (
     ends_text,
     folded,
     in_short,
+    like_shipped,
     own_json,
     own_text,
     processors,
     rerun_json,
     summary_text,
-    told,
 )
 from bench.show.tables.alternatives import against_json, end_results_against, explained, in_brief
 from bench.show.tables.render import render
@@ -110,7 +110,9 @@ def _verdict(arguments: argparse.Namespace) -> int:
         say(folded(explained(judgement, inputs.judged, verdicts[0]), screen().width))
         say(
             "\n".join(
-                textwrap.fill(told(one), screen().width) for one in inputs.reruns if one.claim == verdicts[0].claim
+                textwrap.fill(like_shipped(one), screen().width)
+                for one in inputs.reruns
+                if one.claim == verdicts[0].claim
             )
         )
     else:

@@ -79,9 +79,9 @@ class ModuleApproach(Approach):
         return self.posterior(net, seed)
 
 
-def _number(loss: object) -> float:
+def _number(loss: float) -> float:
     try:
-        return float(loss)  # type: ignore[arg-type]  # what it is depends on the user's code
+        return float(loss)  # a user's code may return anything
     except (TypeError, ValueError, RuntimeError) as error:  # PyTorch's error for a tensor of several numbers
         what = f"train_epoch returns {type(loss).__name__}, which is no single number"
         raise ConfigError(f"{what}; let it return the loss of the epoch") from error

@@ -17,7 +17,7 @@ from bench.cli import USAGE
 from bench.cli.ending import ending
 from bench.cli.main import main
 from bench.core.project import OWN
-from bench.plan import plugins, registry
+from bench.plan import plugins
 from bench.run.runner import Result
 from tests.cli.test_approach_tools import some_rows, whole_epochs
 from tests.run.toys import chosen
@@ -26,12 +26,7 @@ TOP = Path(__file__).resolve().parents[2]
 MOST_CHANGED = 30  # lines, so that a script becomes an approach in minutes
 
 
-@pytest.fixture(autouse=True)
-def _own_path(monkeypatch):
-    monkeypatch.setenv(plugins.VARIABLE, "")
-    registry._look.cache_clear()
-    yield
-    registry._look.cache_clear()
+pytestmark = pytest.mark.usefixtures("own_approaches")
 
 
 def test_a_new_approach_passes_every_check_and_runs(tmp_path, capsys, monkeypatch):

@@ -22,12 +22,7 @@ from bench.plan.trained_runs import Selection, trained_runs
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 
 
-@pytest.fixture(autouse=True)
-def _own_path(monkeypatch):
-    monkeypatch.setenv(plugins.VARIABLE, "")
-    registry._look.cache_clear()
-    yield
-    registry._look.cache_clear()
+pytestmark = pytest.mark.usefixtures("own_approaches")
 
 
 @pytest.fixture

@@ -189,7 +189,7 @@ def processors(found: Sequence[Rerun]) -> str:
     return f"Your processor ({', '.join(sorted(mine))}) {which}." if mine else ""
 
 
-def told(one: Rerun) -> str:
+def like_shipped(one: Rerun) -> str:
     """Return a sentence on one of the user's numbers."""
     values = ", ".join(f"{value:.7g} (seed {seed})" for seed, value in one.own.by_seed.items())
     p = f"{one.outcome}, adjusted p {p_text(one.p_adjusted)}"
@@ -200,8 +200,8 @@ def rerun_json(one: Rerun) -> dict[str, object]:
     """Return the comparison as plain values."""
     names = [sorted(made_on) for made_on in one.processors]
     p = one.estimate and one.estimate.p
-    told = {"outcome": one.outcome, "p": p, "p_adjusted": one.p_adjusted, "processors": names}
-    return {**told, "values": dict(one.own.by_seed), "shipped": dict(one.shipped.by_seed)}
+    found = {"outcome": one.outcome, "p": p, "p_adjusted": one.p_adjusted, "processors": names}
+    return {**found, "values": dict(one.own.by_seed), "shipped": dict(one.shipped.by_seed)}
 
 
 def p_and_mark(one: Rerun) -> str:

@@ -49,7 +49,7 @@ def ablation_table(ablation: Ablation, found: Found, numbers: Numbers, data_sets
     shown = {quantity for place, quantity in ablation.keys if place in (MNIST, *data_sets)}
     names = [name for name in TITLES if name in shown]
     rows = [_level(ablation, numbers, "published", data_set, names) for data_set in (MNIST, *data_sets)]
-    told = [
+    by_change = [
         (single_change, [effect for (place, _), effect in given.items() if place in (MNIST, *data_sets)])
         for single_change, given in found
     ]
@@ -64,7 +64,7 @@ def ablation_table(ablation: Ablation, found: Found, numbers: Numbers, data_sets
     if numbers.results.has_corrected(ablation.approach):
         rows += [_level(ablation, numbers, "corrected", data_set, names) for data_set in (MNIST, *data_sets)]
     columns = ["single change", "kind", "data set", "n", *(TITLES[name] for name in names)]
-    partial = [effect for _, some in told for effect in some if effect.estimate]
+    partial = [effect for _, some in by_change for effect in some if effect.estimate]
     lost = dict.fromkeys(
         f"{missing_value.code}: {missing_value.reason}" for effect in partial for missing_value in seeds_lost(effect)
     )
@@ -85,7 +85,7 @@ def ablation_table(ablation: Ablation, found: Found, numbers: Numbers, data_sets
             *(f"*: {reason}" for reason in lost),
             *(
                 f"{single_change.name} ({single_change.kind}): {_title(single_change)}."
-                for single_change, some in told
+                for single_change, some in by_change
                 if some
             ),
         ],
