@@ -9,6 +9,8 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import NamedTuple
 
+import numpy as np
+
 from bench.core.errors import StoreError
 from bench.core.reasons import Reason, in_words
 from bench.core.records import Record, StoredNumber
@@ -53,10 +55,13 @@ class Samples:
         """Return the mean over seeds, None without any."""
         return statistics.fmean(self.values) if self.values else None
 
-    @cached_property  # slow: it computes with exact fractions
+    @cached_property
     def sd(self) -> float | None:
         """Return the standard deviation over seeds (divisor n - 1), None for fewer than two."""
-        return statistics.stdev(self.values) if self.n > 1 else None
+        if self.n < 2:
+            return None
+        from_first = np.subtract(self.values, self.values[0])  # so that equal values have exactly 0
+        return float(from_first.std(ddof=1))
 
     def converted(self, change: Callable[[float], float]) -> Samples:
         """Return the values in another unit or on another scale."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -48,7 +49,7 @@ class Judgement:
     @cached_property
     def joint(self) -> Mapping[str, float]:
         """Return the joint p-value of the end results of each document, if any of them was tested."""
-        return {document: joint_p(document, claims) for document, claims in self._joint_claims().items()}
+        return _joint_ps(self._joint_claims())
 
     @cached_property
     def joint_with_curves(self) -> Mapping[str, float]:
@@ -57,7 +58,7 @@ class Judgement:
         for curve in self.curves:
             if curve.p_adjusted is not None and curve.on_scale is not None:
                 found.setdefault(curve.first.source, []).append((curve.first.approach, curve.on_scale))
-        return {document: joint_p(document, claims) for document, claims in found.items()}
+        return _joint_ps(found)
 
     def _joint_claims(self, *, without_points: bool = False) -> dict[str, list[tuple[str, OnScale]]]:
         found: dict[str, list[tuple[str, OnScale]]] = {}
@@ -74,6 +75,13 @@ class Judgement:
             [verdict for verdict in self.verdicts if verdict.claim.source in documents],
             [curve for curve in self.curves if curve.first.source in documents],
         )
+
+
+def _joint_ps(claims: Mapping[str, list[tuple[str, OnScale]]]) -> dict[str, float]:
+    with (
+        ThreadPoolExecutor() as threads
+    ):  # NumPy draws outside the interpreter's lock; each document has its own streams
+        return dict(zip(claims, threads.map(joint_p, claims, claims.values()), strict=True))
 
 
 def end_results(claims: Iterable[Claim]) -> list[Claim]:
