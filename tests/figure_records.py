@@ -13,12 +13,13 @@ from bench.core.canonical import digest
 from bench.core.store import Store
 from bench.judge.claims import CLOSED_FORM, NATS_PER_BIT, load_claims, measured_key
 from bench.show.figures.catalogue import render, survey
-from bench.show.figures.figure import Figure
+from bench.show.figures.figure import LECTURE, Figure
+from bench.show.figures.lecture import SLIDE
 from bench.show.figures.style import NARROW, WIDTH
 from bench.show.inputs import Inputs
 from tests.synthetic import record
 
-ROWS = 40
+ROWS, KEPT, DRAWS = 40, 3, 5  # of each set of pictures; pictures with all draws
 SETS = ("mnist", "noise_gaussian", "noise_uniform", "fashion_mnist", "letters")
 CLASSIFIERS = ("dropout_fcn", "pyro_hidden_layer", "pyro_random_module", "mlp", "linear_bbb", "mxnet_bbb")
 STEPS = {
@@ -109,6 +110,11 @@ def _answers(approach: str, seed: int) -> dict[str, Any]:
         found[f"{name}/predictive_entropy"] = noise.uniform(0, 2.3, rows).astype(np.float32)
         found[f"{name}/predicted"] = np.zeros(rows, np.int8)
         found[f"{name}/label"] = np.full(rows, 0 if name == "mnist" else -1, np.int8)
+        votes = noise.multinomial(DRAWS, np.full(10, 0.1), rows)
+        found[f"{name}/votes"] = votes.astype(np.uint8)
+        found[f"{name}/max_probability"] = (votes.max(1) / DRAWS).astype(np.float16)
+        logits = noise.normal(0, 4, (DRAWS, KEPT, 10))
+        found[f"{name}/draws"] = (logits - np.log(np.exp(logits).sum(-1, keepdims=True))).astype(np.float16)
     return found
 
 
@@ -118,7 +124,7 @@ def assert_drawn(figure: Figure) -> None:
     found = re.search(r'width="([\d.]+)pt" height="([\d.]+)pt"', content)
     assert found is not None
     width, height = map(float, found.groups())
-    assert width <= 72 * WIDTH + 1, figure.name
+    assert width <= 72 * (SLIDE if figure.group == LECTURE else WIDTH) + 1, figure.name
     assert height <= 72 * 11, figure.name
     assert len(content) < 1_000_000, figure.name
     assert "<text" in content, figure.name  # text stays text

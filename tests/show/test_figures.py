@@ -1,20 +1,25 @@
 """Figures from a made-up results folder: all are drawn, alike from alike records, and what is missing has a reason."""
 
+import math
 import re
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from bench.cli.main import main
-from bench.show.figures import catalogue
-from bench.show.figures.figure import FIELD
-from tests.figure_records import assert_drawn, figures, fill, filled, missing
+from bench.show.figures import catalogue, lecture
+from bench.show.figures.figure import FIELD, LECTURE
+from bench.show.inputs import Inputs
+from bench.show.page.content import collect
+from tests.figure_records import DRAWS, assert_drawn, figures, fill, filled, missing
 
 DOCUMENTS = ("alsibahi2019", "chopra2018", "feldman2018", "rabanser2017")
 DATASETS = Path(__file__).parents[2] / "datasets"
 SEVERAL = ("mistakes", "end-results", "feldman2018-training-mlp", "feldman2018-training-toy_bbb", "risk-coverage")
 CHEAP = ("mistakes", "risk-coverage")
+OF_PICTURES = {"sure", "uncertain_digits", "votes"}
 
 
 @pytest.fixture(scope="module")
@@ -31,8 +36,8 @@ def test_full_records_make_every_figure(root, found):
     assert missing(root) == {}
     assert len({figure.name for figure in found}) == len(found)
     for figure in found:
-        assert figure.group in (*DOCUMENTS, FIELD)
-        assert (figure.group == FIELD) or figure.name.startswith(figure.group)
+        assert figure.group in (*DOCUMENTS, FIELD, LECTURE)
+        assert figure.group in (FIELD, LECTURE) or figure.name.startswith(figure.group)
         assert figure.title
         assert re.search(r"Profile full, cpu, float32, seed 0\.$", figure.caption)
         assert_drawn(figure)
@@ -73,20 +78,20 @@ def test_without_records_every_figure_has_a_reason(root, found, tmp_path):
     assert all(re.search("no finished record|no change is measured", reason) for reason in reasons.values())
 
 
-def test_without_data_the_figure_with_pictures_has_a_reason(root, tmp_path, monkeypatch):
+def test_without_data_the_figures_with_pictures_have_a_reason(root, tmp_path, monkeypatch):
     for manifest in DATASETS.glob("*.toml"):
         shutil.copy(manifest, tmp_path)
     monkeypatch.setenv("BNN_BENCH_DATA", str(tmp_path))
     reasons = missing(root)
-    assert set(reasons) == {"sure"}
-    assert "is not there" in reasons["sure"]
+    assert set(reasons) == OF_PICTURES
+    assert all("is not there" in reasons[name] for name in OF_PICTURES)
 
 
-def test_without_answers_to_each_picture_only_their_figure_is_missing(tmp_path):
+def test_without_answers_to_each_picture_only_their_figures_are_missing(tmp_path):
     fill(tmp_path)
     for path in tmp_path.glob("records/*/*.npz"):
         path.unlink()
-    assert set(missing(tmp_path)) == {"sure"}
+    assert set(missing(tmp_path)) == OF_PICTURES
 
 
 def test_a_smoke_run_has_no_training_curves_and_says_so(tmp_path):
@@ -118,3 +123,31 @@ def test_command_lists_figures_and_reasons(root, tmp_path, capsys):
 
     assert any(line.startswith("feldman2018    feldman2018-training-mlp: Training log") for line in lines(root))
     assert any(line.startswith("field          sure: not drawn: ") for line in lines(tmp_path))
+
+
+def test_the_page_leaves_out_the_figures_for_a_lecture(root, found):
+    for_lecture = {figure.name for figure in found if figure.group == LECTURE}
+    assert for_lecture == {"uncertain_digits", "votes"}
+    on_page = {figure.name for figure in collect(Inputs(root)).figures}
+    assert on_page == {figure.name for figure in found} - for_lecture
+
+
+def texts(svg):
+    return [re.sub(r"<[^>]*>", "", text) for text in re.findall(r"<text.*?</text>", svg)]
+
+
+def test_the_digits_of_least_certainty_have_the_votes_and_the_ordinary_answer(root, found):
+    inputs, by_name = Inputs(root), {figure.name: figure for figure in found}
+    scores, plain = (inputs.scores(inputs.finished(name, "corrected")[0]) for name in ("linear_bbb", "mlp"))
+    first = int(np.argmax(scores["mnist/predictive_entropy"]))
+    digit = int(np.argmax(scores["mnist/votes"][first]))
+    sure = 1 - math.exp(plain["mnist/log_others"][first])
+    shown = texts(catalogue.render(by_name["uncertain_digits"], "svg").decode())
+    assert f"{digit}: {100 * scores['mnist/votes'][first, digit] / DRAWS:.0f} %" in shown
+    assert f"({plain['mnist/predicted'][first]}: {min(99.9, 100 * sure):.1f} %)" in shown
+
+
+def test_bars_count_the_draws_that_name_a_class_and_those_that_are_sure_of_it():
+    draws = np.log([[[0.995, 0.005], [0.6, 0.4]], [[0.6, 0.4], [0.3, 0.7]]])  # two draws of two pictures
+    assert lecture._counts(draws, 0).tolist() == [[2, 0], [1, 1]]
+    assert lecture._counts(draws, lecture.SURE).tolist() == [[1, 0], [0, 0]]

@@ -12,6 +12,7 @@ from bench.show.figures import (
     changes,
     forest,
     learning,
+    lecture,
     methods,
     sure,
     training,
@@ -22,17 +23,18 @@ from bench.show.figures.style import printed, style
 from bench.show.inputs import Inputs
 
 FORMATS = ("svg", "png")
-MODULES: tuple[ModuleType, ...] = (sure, forest, changes, methods, training, uncertainty, learning)
-"""In the order of their figures. The function `make` of each gives its figures, or why they are absent."""
+PAGE: tuple[ModuleType, ...] = (sure, forest, changes, methods, training, uncertainty, learning)
+"""In the order of their figures on the page. The function `make` of each gives its figures, or why they are absent."""
+MODULES = (*PAGE, lecture)
 
 
-def survey(inputs: Inputs) -> tuple[list[Figure], list[Absent]]:
+def survey(inputs: Inputs, modules: Sequence[ModuleType] = MODULES) -> tuple[list[Figure], list[Absent]]:
     """Return the figures that can be made, then those that cannot, with the reasons.
 
     Only records, per-row scores, derived metrics and fits of the results folder are read and, for pictures, the data
     sets.
     """
-    found: list[Figure | Absent] = [item for module in MODULES for item in module.make(inputs)]
+    found: list[Figure | Absent] = [item for module in modules for item in module.make(inputs)]
     said = inputs.with_baseline.said(inputs.results.records)
     drawable = [replace(item, caption=f"{item.caption} {said}".rstrip()) for item in found if isinstance(item, Figure)]
     return drawable, [item for item in found if isinstance(item, Absent)]

@@ -13,6 +13,8 @@ from bench.show.figures.style import WIDTH, Axes, Drawing, canvas
 
 FIELD = "field"
 """The group of figures that no document has, but that papers on uncertainty usually have."""
+LECTURE = "lecture"
+"""The group of figures that are not on the page."""
 
 
 @dataclass(frozen=True)
@@ -22,7 +24,7 @@ class Figure:
     name: str  # of its file, without ending
     title: str
     caption: str  # what is shown, of which records, with n; where reported numbers come from
-    group: str  # the document whose figure it is, or `FIELD`
+    group: str  # the document whose figure it is, `FIELD` or `LECTURE`
     draw: Callable[[], Drawing]
     narrow: Callable[[], Drawing] | None = None  # draws it for a page as narrow as a telephone
 

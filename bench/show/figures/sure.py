@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from bench.core.errors import BenchError
-from bench.data.files import find, read_idx
+from bench.data.files import Bytes, find, read_idx
 from bench.data.manifest import manifest
 from bench.show.figures.figure import FIELD, Absent, Figure, Pixels, show_image
 from bench.show.figures.style import COLOURS, FAINT, NARROW, READABLE, REPORTED, SOFT, WIDTH, Axes, Drawing, canvas
@@ -53,7 +53,7 @@ def make(inputs: Inputs) -> Iterator[Figure | Absent]:
         yield Absent(NAME, TITLE, FIELD, inputs.not_run("mlp and another network, measured by protocol common"))
         return
     try:
-        pictures = [_picture(kind) for kind in KINDS]
+        examples = [_example_of(kind) for kind in KINDS]
     except BenchError as error:
         yield Absent(NAME, TITLE, FIELD, str(error))
         return
@@ -61,18 +61,22 @@ def make(inputs: Inputs) -> Iterator[Figure | Absent]:
         f"{BELOW}. {_in_words(found)} Letters: without D and I, which are read as 0 and 1. "
         f"{inputs.conditions(one.seeds[f'mnist/{SURE_OF}'] for one in found)}"
     )
-    draw = partial(_draw, found, pictures)
+    draw = partial(_draw, found, examples)
     yield Figure(NAME, TITLE, caption, FIELD, draw, narrow=partial(draw, layout=_NARROW))
 
 
-def _picture(kind: Kind) -> Pixels:
-    """Return the first picture of a kind; of noise, one that is drawn alike. Tensors would take a second to import."""
-    if not kind.file:
-        return np.clip(np.random.default_rng(0).standard_normal((SIDE, SIDE), np.float32), 0, 1)
+def _example_of(kind: Kind) -> Pixels:
+    """Return the first picture of a kind; of noise, one that is drawn alike."""
+    if kind.file:
+        return np.asarray(pictures(kind)[0] / 255, np.float32)
+    return np.clip(np.random.default_rng(0).standard_normal((SIDE, SIDE), np.float32), 0, 1)
+
+
+def pictures(kind: Kind) -> Bytes:
+    """Return the test pictures of a kind that has a file, bytes [N, 28, 28]. Tensors would take a second to import."""
     known = manifest(kind.dataset)
     file = known.file(kind.file)
-    pixels = read_idx(find(known, file, None), file.shape, file.sha256, known.how)[0]
-    return np.asarray(pixels / 255, np.float32)
+    return read_idx(find(known, file, None), file.shape, file.sha256, known.how)
 
 
 def _in_words(found: Sequence[Network]) -> str:

@@ -78,9 +78,9 @@ def collect(inputs: Inputs, with_figures: bool = True) -> ReportContent:
     """Read what the page shows; raises ConfigError if the claims or the list of their documents cannot be read."""
     figures: Sequence[Figure] = ()
     if with_figures:
-        from bench.show.figures.catalogue import survey  # here: it imports matplotlib, which tables do not need
+        from bench.show.figures.catalogue import PAGE, survey  # here: it imports matplotlib, which tables do not need
 
-        figures = survey(inputs)[0]
+        figures = survey(inputs, PAGE)[0]
     return ReportContent(inputs, load_documents(), figures)
 
 
