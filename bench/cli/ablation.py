@@ -16,8 +16,8 @@ from bench.core.precision import check_device
 from bench.core.store import Store
 from bench.core.text import one_line, visible
 from bench.judge.ablation.answer import find
+from bench.judge.ablation.definition import chosen, trained_runs_of
 from bench.judge.ablation.effects import effects
-from bench.judge.ablation.selection import chosen, trained_runs_of
 from bench.judge.ablation.single_changes import MNIST, Ablation
 from bench.plan.registry import group_of
 from bench.plan.trained_runs import Selection

@@ -17,7 +17,7 @@ from bench.core.row_scores import Scores
 from bench.core.store import Store
 from bench.judge.ablation import derived_metrics
 from bench.judge.ablation.effects import Numbers
-from bench.judge.alternatives.spreads import with_others
+from bench.judge.alternatives.named import with_others
 from bench.judge.claims import Claim, ClaimRow, load_claims, match
 from bench.judge.comparison import ENOUGH
 from bench.judge.results import SPREAD, Results, described, origin_of, select

@@ -14,8 +14,7 @@ from bench.cli.options import count, say
 from bench.core.errors import MissingFramework, check_known
 from bench.show.tables.render import render
 from benchmarks.libraries.loops import LOOPS
-from benchmarks.libraries.measure import Amounts, run
-from benchmarks.libraries.table import LIBRARIES
+from benchmarks.libraries.measure import LIBRARIES, Amounts, run
 
 QUICK = Amounts(rounds=2, block_s=0.01, predict_rounds=2, draws=3, images=200)
 MODULES = {"torchbnn": "torchbnn", "bayesian-torch": "bayesian_torch", "posteriors": "posteriors", "pyro-ppl": "pyro"}

@@ -1,4 +1,4 @@
-"""Times our kernels, a library alone and our adapter of it in turn, in rounds whose order alternates.
+"""Times our kernels, a library alone and our adapter of it in turn, in rounds whose order alternates; their table.
 
 An adapter's steps are those of its real `fit`. `BlockContext` interrupts it between epochs, and the other sides have
 their blocks there. So all sides of a round run on the same machine in the same minute, and the adapter's time includes
@@ -9,23 +9,25 @@ from __future__ import annotations
 
 import dataclasses
 import importlib.metadata
-from collections.abc import Callable, Iterator, Sequence
+import statistics
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
 
 from bench.core.environment import OtherLoad
 from bench.core.precision import without_denormals
 from bench.core.reasons import in_words
+from bench.core.text import THREE
 from bench.core.timing import Stopwatch
 from bench.interface import Posterior, Split
 from bench.measure.measuring import first_rows, predict_split
-from bench.show.table import Table
-from benchmarks.command import in_own_process
+from bench.show.table import Entry, Table
+from benchmarks.command import in_own_process, notes
 from benchmarks.libraries.loops import LOOPS, Loop
-from benchmarks.libraries.table import LIBRARIES, Compared, library_speed_table
 from benchmarks.throughput.blocks import cycle, fitting, time_block
-from benchmarks.throughput.measure import make_subject
+from benchmarks.throughput.measure import make_subject, median_and_range
 from benchmarks.throughput.training import BlockContext, Subject
 from implementations._methods import WIDTHS
 from implementations._seeds import all_rows
@@ -208,3 +210,68 @@ def run(libraries: Sequence[str], amounts: Amounts, threads: int | None, tell: C
     packages = ["torch", *dict.fromkeys(LOOPS[library][0] for library in libraries)]
     versions = {name: importlib.metadata.version(name) for name in packages}
     return library_speed_table(compared, amounts.draws, amounts.images, versions, loads)
+
+
+LIBRARIES = {  # name of a library's loop -> our adapter
+    "torchbnn": "torchbnn_mlp",
+    "bayesian-torch": "bayesian_torch_mlp",
+    "posteriors vi.diag": "vi_diag",
+    "Pyro AutoNormal": "autonormal",
+    "posteriors sghmc": "sghmc",
+}
+COLUMNS = ("library", "step", "ours faster", "answers", "whole networks", "per_row", "adapter")
+CAPTION = (
+    "One network, 784-400-400-10, batches of 128. Step: a training step of the library alone, written as its README or "
+    "documentation writes it; batches lie ready in memory. Ours faster: that time divided by the time of a step of "
+    "linear_bbb's kernels. Answers: the library's time for {draws} draws of {images:,} images, one pass of all images "
+    "per draw. Whole networks, per_row: that time divided by ours; per_row does less work for the same distribution of "
+    "each image's answer. Adapter: time of our adapter's step divided by that of the library alone. Medians and ranges "
+    "of rounds of both in turn. sghmc has no Gaussians: only its adapter is compared."
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Compared:
+    """One of our sides beside a library alone; both lists have an entry for each round."""
+
+    what: Literal["step", "predict"]
+    library: str
+    side: Literal["kernels", "per_row", "adapter"]  # ours; "per_row" is for predictions only
+    seconds: list[float]  # of a step, or of all draws of all images
+    library_seconds: list[float]
+
+    def slower(self) -> str:
+        """Return how many times as long the library takes, as text."""
+        return _ratio(self.library_seconds, self.seconds)
+
+
+def library_speed_table(
+    found: Sequence[Compared], draws: int, images: int, versions: Mapping[str, str], loads: Sequence[str] = ()
+) -> Table:
+    """Return a row for each library that was measured; `loads`: why times do not count, if they do not."""
+    names = dict.fromkeys(one.library for one in found)
+    rows = [_row(name, {(one.what, one.side): one for one in found if one.library == name}) for name in names]
+    told = ", ".join(f"{name} {version}" for name, version in sorted(versions.items()))
+    remarks = [*(f"Times do not count: {load}." for load in loads), f"{told}.", *notes()]
+    caption = CAPTION.format(draws=draws, images=images)
+    return Table("library_speed", "Speed beside other people's libraries", caption, COLUMNS, rows, remarks)
+
+
+def _row(library: str, of: Mapping[tuple[str, str], Compared]) -> list[Entry]:
+    adapter, kernels, answers = of["step", "adapter"], of.get(("step", "kernels")), of.get(("predict", "kernels"))
+    per_row = of.get(("predict", "per_row"))
+    return [
+        library,
+        f"{THREE.text(1e3 * statistics.median(adapter.library_seconds))} ms",
+        None if kernels is None else kernels.slower(),
+        None if answers is None else f"{THREE.text(statistics.median(answers.library_seconds))} s",
+        None if answers is None else answers.slower(),
+        None if per_row is None else per_row.slower(),
+        _ratio(adapter.seconds, adapter.library_seconds),
+    ]
+
+
+def _ratio(above: Sequence[float], below: Sequence[float]) -> str:
+    """Return median and range of the rounds' own ratios."""
+    median, span = median_and_range([a / b for a, b in zip(above, below, strict=True)])
+    return f"{median} ({span})"

@@ -13,7 +13,7 @@ from bench.cli.options import count, names, positive, threads
 from bench.core.precision import check_device
 from bench.show.tables.render import render
 from benchmarks.throughput import measure
-from benchmarks.throughput.table import throughput_table
+from benchmarks.throughput.measure import throughput_table
 
 
 def main(argv: Sequence[str] | None = None) -> int:

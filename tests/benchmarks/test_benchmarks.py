@@ -12,8 +12,7 @@ from bench.interface import Split, Task
 from bench.plan.registry import load_class
 from benchmarks import calibration, elbo_intervals, many_seeds, memory, power, trial, verdicts
 from benchmarks.libraries.loops import LOOPS
-from benchmarks.libraries.measure import Amounts, measured, turns
-from benchmarks.libraries.table import LIBRARIES, Compared, library_speed_table
+from benchmarks.libraries.measure import LIBRARIES, Amounts, Compared, library_speed_table, measured, turns
 from benchmarks.throughput.documents import names
 from benchmarks.throughput.training import Subject
 

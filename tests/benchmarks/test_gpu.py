@@ -8,7 +8,7 @@ import pytest
 
 from bench.cli import INCOMPLETE
 from benchmarks.gpu import __main__ as day
-from benchmarks.gpu.pieces import Piece, pieces
+from benchmarks.gpu.__main__ import Piece, pieces
 
 
 def code(text):

@@ -12,11 +12,10 @@ from bench.core.errors import MissingFramework
 from bench.core.reasons import OTHER_LOAD, Reason
 from bench.plan.registry import manifest
 from bench.show.table import Missing, Number
-from benchmarks.throughput import blocks, documents, measure, prediction, table, training
+from benchmarks.throughput import blocks, documents, measure, prediction, training
 from benchmarks.throughput.__main__ import main as measure_speeds
 from benchmarks.throughput.blocks import Comparison, Side
-from benchmarks.throughput.measure import Request, Speeds
-from benchmarks.throughput.table import TARGETS, throughput_table
+from benchmarks.throughput.measure import TARGETS, Request, Speeds, throughput_table
 from tests.benchmarks.small_networks import APPROACHES, CPU, SIZES, code_of, rows_of, subject_of
 from tests.tables import by_column
 
@@ -123,7 +122,7 @@ def test_a_row_says_what_is_missing_or_does_not_count():
 
 
 def test_targets_stand_beside_the_ratios_and_missed_ones_are_named(monkeypatch):
-    monkeypatch.setattr(table, "TARGETS", {"train": {"mlp": 7.5, "linear_bbb": 2.0}})
+    monkeypatch.setattr(measure, "TARGETS", {"train": {"mlp": 7.5, "linear_bbb": 2.0}})
     # the ratio of `speeds` is 5
     asked = ({}, {"approach": "linear_bbb"}, {"approach": "dropout_fcn"}, {"device": "cuda"})
     made = throughput_table([speeds(**one) for one in asked])

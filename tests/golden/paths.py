@@ -6,8 +6,7 @@ from bench.plan.recipes import recipe_names
 from bench.plan.registry import manifest, manifests
 from tests.golden.fits import MANY, SEED, fit_trace
 from tests.golden.measures import derived_metrics_trace, planned_derived_metrics_trace, planned_trace, protocol_trace
-from tests.golden.predictions import predict_trace
-from tests.golden.streams import data_trace, streams_trace
+from tests.golden.predictions import data_trace, predict_trace, streams_trace
 
 COMBINED = {
     "dropout_fcn": ("published+cross-entropy+shuffle",),

@@ -12,11 +12,10 @@ from bench.cli.main import main
 from bench.core.errors import ConfigError
 from bench.core.reasons import message_reason
 from bench.interface import Marginal
-from bench.judge.ablation.definition import ablation
+from bench.judge.ablation.definition import ablation, trained_runs_of
 from bench.judge.ablation.effects import Numbers, command, effects
 from bench.judge.ablation.file import read_entries
 from bench.judge.ablation.readers import parse, read_keys
-from bench.judge.ablation.selection import trained_runs_of
 from bench.judge.ablation.single_changes import ALONE, CONTROL, CUMULATIVE, MEASURING, VARIANT, MetricKey
 from bench.judge.claims import load_claims
 from bench.judge.results import Results

@@ -4,10 +4,9 @@ import pytest
 
 from bench.core.errors import BenchError, ConfigError
 from bench.judge.ablation.answer import find
-from bench.judge.ablation.definition import ablation
+from bench.judge.ablation.definition import ablation, chosen
 from bench.judge.ablation.file import read_entries
 from bench.judge.ablation.readers import parse
-from bench.judge.ablation.selection import chosen
 from bench.judge.results import Results
 from bench.plan.manifests import DOCUMENTS
 from bench.plan.registry import manifests, of_group

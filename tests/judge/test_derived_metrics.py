@@ -190,7 +190,7 @@ def test_the_command_trains_what_is_missing_and_reads_it(store, capsys, monkeypa
     whole = ablation("linear_bbb")
     single_changes = tuple(single_change for single_change in whole.single_changes if single_change.kind == MEASURING)
     short = dataclasses.replace(whole, single_changes=single_changes, ood=("noise_gaussian",), question=None)
-    monkeypatch.setattr("bench.judge.ablation.selection.ablation", lambda name: short)  # one fit instead of eight
+    monkeypatch.setattr("bench.judge.ablation.definition.ablation", lambda name: short)  # one fit instead of eight
     options = "--profile smoke --run --quiet --json --seeds 1 --threads 1 --executor inline"
     assert main(["ablation", "linear_bbb", *options.split(), "--results", str(store.root)]) == 0
     (one,) = json.loads(capsys.readouterr().out)

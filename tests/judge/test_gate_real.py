@@ -19,7 +19,7 @@ from bench.run import process
 from bench.run.events import Options
 from bench.run.runner import run
 from benchmarks.power import FAULTS, planted
-from tests.run.watching import Recorder
+from tests.run.toys import Recorder
 
 # The KL makes most of linear_bbb's loss, some 360 nats here. A few seeds in a hundred start 40 nats worse than the
 # rest, so this trained run has a margin. The other two trained runs have none, because the spread of their seeds alone

@@ -6,8 +6,8 @@ import msgspec
 import numpy as np
 from scipy import stats
 
+from bench.judge.alternatives.named import others, with_others
 from bench.judge.alternatives.own import OwnNumber, judge_own
-from bench.judge.alternatives.spreads import others, with_others
 from bench.judge.claims import match
 from bench.judge.comparison import CANNOT_TELL, CONFIRMED
 from bench.judge.samples import MissingValue, Samples

@@ -19,8 +19,7 @@ from bench.plan.trained_runs import Selection, trained_runs
 from bench.run import child, contexts, fitting, process
 from bench.run.events import EpochEnded, Measuring, Options, Recorded, Started
 from bench.run.runner import run
-from tests.run.toys import ROOT, TOY, outside, put
-from tests.run.watching import Recorder
+from tests.run.toys import ROOT, TOY, Recorder, outside, put
 
 MLP = trained_runs(Selection(approaches=("mlp",), profile="smoke"))[0]
 

@@ -20,7 +20,7 @@ from bench.run import remote
 from bench.run.events import Options, Recorded, Started
 from bench.run.executors import open_executor
 from bench.run.runner import run
-from tests.run.watching import Recorder, assert_equal, results
+from tests.run.toys import Recorder, assert_equal, results
 
 ROOT = Path(__file__).resolve().parents[2]
 PATIENCE_S = 600  # far more than anything takes here, on a machine as busy as may be

@@ -21,7 +21,7 @@ from bench.run.alike import check_same, code_and_data
 from bench.run.events import Options
 from bench.run.remote import Answer, Task, do_task
 from bench.run.runner import run
-from tests.run.watching import Recorder
+from tests.run.toys import Recorder
 from tools.archive import archive_folder
 
 CHOSEN = trained_runs(Selection(approaches=("mlp", "toy_mlp"), recipes=("published",), profile="smoke"))

@@ -19,7 +19,7 @@ from bench.plan.trained_runs import Selection, trained_runs
 from bench.run.events import Options, Recorded
 from bench.run.process import work
 from bench.run.runner import run
-from tests.run.watching import Recorder
+from tests.run.toys import Recorder
 
 # Six epochs with a checkpoint after each, so that files are replaced.
 TRAINED_RUNS = trained_runs(

@@ -9,8 +9,7 @@ from bench.core.store import Store
 from bench.run.events import EpochEnded, Options, Recorded, Tick, decode, encode, losses
 from bench.run.recording import existing
 from bench.run.runner import run
-from tests.run.toys import chosen, put
-from tests.run.watching import Recorder
+from tests.run.toys import Recorder, chosen, put
 
 CHANGED = """
 _fit = McDropout.fit

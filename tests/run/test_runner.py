@@ -23,8 +23,7 @@ from bench.run.recording import existing, why_again
 from bench.run.runner import run
 from bench.run.supervisor import process_context
 from tests import synthetic
-from tests.run.toys import chosen, go, put_waiting
-from tests.run.watching import Recorder
+from tests.run.toys import Recorder, chosen, go, put_waiting
 
 
 def test_a_missing_framework_skips_its_own_trained_runs_alone(tmp_path, monkeypatch):

@@ -16,8 +16,7 @@ from bench.run.events import EpochEnded, Options, Recorded, Warned
 from bench.run.executors import Inline
 from bench.run.recording import existing
 from bench.run.runner import run
-from tests.run.toys import chosen, go, published, records, stopped
-from tests.run.watching import Recorder
+from tests.run.toys import Recorder, chosen, go, published, records, stopped
 
 pytestmark = pytest.mark.usefixtures("short_intervals")
 

@@ -19,8 +19,7 @@ from bench.run import child, supervisor
 from bench.run.events import KEPT_BYTES, Options, Recorded, Started, Tick, Waiting
 from bench.run.runner import run
 from bench.run.supervisor import supervise
-from tests.run.toys import ROOT, outside
-from tests.run.watching import Recorder
+from tests.run.toys import ROOT, Recorder, outside
 from tests.stress.processes import PATIENCE_S, is_alive
 
 

@@ -24,8 +24,7 @@ from bench.run import process
 from bench.run.events import EpochEnded, Options, Recorded, Started
 from bench.run.executors import FILES, MOST, Processes, most_at_once, open_executor, threads_of_a_fit
 from bench.run.runner import run
-from tests.run.toys import chosen, put_waiting
-from tests.run.watching import Recorder, assert_equal, results
+from tests.run.toys import Recorder, assert_equal, chosen, put_waiting, results
 from tests.stress import processes
 
 needs_proc = pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs Linux's /proc")

@@ -1,9 +1,14 @@
-"""For tests of runs: runs of toy_mlp, what stops or harms them, their records; approaches in a folder of their own."""
+"""For tests of runs: runs of toy_mlp, what stops or harms them, what they report, and their records.
+
+Approaches can lie in a folder of their own.
+"""
 
 import contextlib
 from pathlib import Path
 
+import numpy as np
 import pytest
+import torch
 
 import implementations.toy_mlp
 from bench.core import locks
@@ -13,7 +18,6 @@ from bench.plan.trained_runs import Selection, trained_runs
 from bench.run import contexts
 from bench.run.events import Options
 from bench.run.runner import run
-from tests.run.watching import Recorder
 
 
 def go(root, *names, executor="inline", lacking=False, **options):
@@ -147,3 +151,49 @@ def outside(folder, monkeypatch, name, text=""):
     """Put an approach in a folder of its own and return its one trained run."""
     put(folder, monkeypatch, name, text)
     return chosen(name, profile="smoke")
+
+
+class Recorder:
+    """A watcher that keeps groups and events, and calls `act` with every event."""
+
+    def __init__(self, act=lambda event: None):
+        self.groups, self.events, self.act = [], [], act
+
+    def begin(self, groups, done):
+        self.groups = list(groups)
+
+    def event(self, group, event):
+        self.events.append(event)
+        self.act(event)
+
+    def finish(self):
+        pass
+
+    def of(self, kind):
+        return [event for event in self.events if isinstance(event, kind)]
+
+
+def results(store):
+    """Return the numbers, scores and posteriors of a store by the names of their trained runs, without times."""
+    records, problems = store.all_records()
+    assert problems == []
+    found = {}
+    for record in records:
+        epochs = [(epoch.epoch, epoch.metrics) for epoch in record.epochs]
+        learnt = store.read_tensors(store.fit_path(record.fit_key, "posterior"))[0]
+        scores = store.scores(record)
+        assert scores or (record.approach, record.protocol) != ("mlp", "common")
+        name = (record.approach, record.recipe, record.protocol, record.seed)
+        found[name] = (record.metrics, record.arrays, epochs, learnt, scores)
+    return found
+
+
+def assert_equal(left, right):
+    assert left.keys() == right.keys()
+    for name, (metrics, arrays, epochs, learnt, scores) in left.items():
+        other = right[name]
+        assert (metrics, arrays, epochs) == other[:3], name
+        assert learnt.keys() == other[3].keys()
+        assert all(torch.equal(value, other[3][key]) for key, value in learnt.items()), name
+        assert scores.keys() == other[4].keys()
+        assert all(np.array_equal(value, other[4][key]) for key, value in scores.items()), name

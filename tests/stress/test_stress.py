@@ -16,10 +16,9 @@ from bench.core.score_files import LARGEST_SCORES
 from bench.core.store import Store
 from tests.stress import __main__ as command
 from tests.stress import comparing
-from tests.stress.fuzz.damage import LARGEST, damaged, damaged_value
-from tests.stress.fuzz.engine import Target, Tried, fuzz
+from tests.stress.fuzz.engine import LARGEST, Target, Tried, damaged, damaged_value, fuzz
 from tests.stress.fuzz.guarded import Guarded
-from tests.stress.fuzz.scores import bomb, sound_scores
+from tests.stress.fuzz.stored import bomb, sound_scores
 from tests.synthetic import record
 
 ANY = st.binary()

@@ -1,12 +1,17 @@
-"""The alternatives to a published recipe: its corrected recipe, its corrections and variants, and its controls."""
+"""The alternatives to a published recipe, and what they measured of a number, for the pooled spread of its verdict."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
 
 from bench.judge.ablation.definition import ablation
 from bench.judge.ablation.single_changes import ALONE, CONTROL, CUMULATIVE, VARIANT
+from bench.judge.claims import ClaimRow, measure
+from bench.judge.results import Results
+from bench.judge.samples import Samples
+from bench.judge.shorter import siblings
+from bench.judge.stats.verdicts import end_results
 from bench.plan.manifests import ApproachManifest
 from bench.plan.registry import of_group
 
@@ -66,3 +71,35 @@ def learns_what_is_measured(alternative: Alternative, entry: ApproachManifest, s
         return False
     base = entry.recipes.get(alternative.recipe.partition("+")[0])
     return base is not None and split.startswith(_HELD_OUT[0]) and base.split == _HELD_OUT[1]
+
+
+def others(
+    results: Results, approach: str, recipe: str, protocol: str, split: str, read: Callable[[str], Samples]
+) -> tuple[Samples, ...]:
+    """Return what `read` gives of each other recipe of the approach that this protocol measured.
+
+    A recipe that trains on the rows that are measured is left out: its fits scatter less there.
+    """
+    entry = results.manifests.get(approach)
+    names = siblings(results, approach, recipe, protocol)
+    if entry is not None:
+        names = [
+            name for name in names if not learns_what_is_measured(Alternative(VARIANT, approach, name), entry, split)
+        ]
+    return tuple(map(read, names))
+
+
+def with_others(rows: Iterable[ClaimRow], results: Results) -> list[ClaimRow]:
+    """Return the rows of claims; those of end results with what other recipes measured by the published protocol."""
+    every = list(rows)
+    ends = {claim.id for claim in end_results(row.claim for row in every)}
+    return [replace(row, others=_others(row, results)) if row.claim.id in ends else row for row in every]
+
+
+def _others(row: ClaimRow, results: Results) -> tuple[Samples, ...]:
+    claim = row.claim
+
+    def read(recipe: str) -> Samples:
+        return measure(claim, results.trained_run(claim.approach, recipe, "published"))
+
+    return others(results, claim.approach, "published", "published", claim.split, read)

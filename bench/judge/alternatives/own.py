@@ -16,8 +16,7 @@ from bench.core.text import one_line
 from bench.data.manifest import MEASURED_NAMES, manifest
 from bench.judge.ablation.effects import command
 from bench.judge.ablation.single_changes import VARIANT, MetricKey
-from bench.judge.alternatives.named import Alternative, alternatives, learns_what_is_measured
-from bench.judge.alternatives.spreads import others
+from bench.judge.alternatives.named import Alternative, alternatives, learns_what_is_measured, others
 from bench.judge.alternatives.weighing import PUBLISHED, Against, compare
 from bench.judge.claims import LONGEST_QUOTE, NATS_PER_BIT, Claim, PrecisionKind, number
 from bench.judge.comparison import ENOUGH

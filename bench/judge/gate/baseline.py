@@ -10,7 +10,7 @@ import dataclasses
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from bench.judge.ablation.selection import chosen, trained_runs_of
+from bench.judge.ablation.definition import chosen, trained_runs_of
 from bench.judge.alternatives.named import alternatives
 from bench.judge.comparison import ENOUGH
 from bench.plan.costs import CostEstimate, seconds_of

@@ -7,8 +7,8 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from bench.core.text import FRACTION, Digits
+from bench.judge.ablation.definition import chosen
 from bench.judge.ablation.effects import Effect, Numbers, effect_text, effects, seeds_lost
-from bench.judge.ablation.selection import chosen
 from bench.judge.ablation.single_changes import ALONE, CUMULATIVE, MEASURING, MNIST, Ablation, SingleChange
 from bench.judge.comparison import ALPHA, ENOUGH, Estimate, holm_over
 from bench.judge.results import conditions_text

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 
 from bench.core.text import counted, listed
+from bench.judge.ablation.definition import chosen
 from bench.judge.ablation.effects import Numbers
-from bench.judge.ablation.selection import chosen
 from bench.judge.ablation.single_changes import MNIST, VARIANT
 from bench.judge.comparison import Estimate
 from bench.judge.results import Results

@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 from bench.core.errors import ConfigError, unknown_name
 from bench.judge.ablation.answer import find
+from bench.judge.ablation.definition import chosen
 from bench.judge.ablation.effects import effects
-from bench.judge.ablation.selection import chosen
 from bench.judge.audit.documents import DOCUMENTS, audit_documents
 from bench.judge.audit.libraries.audited import library_audits
 from bench.judge.stats.papers import load_papers

@@ -16,8 +16,7 @@ from bench.core.errors import BenchError
 from bench.core.text import one_line
 from bench.plan.recipes import PROFILES
 from bench.plan.registry import manifests
-from tests.stress.fuzz.damage import damaged
-from tests.stress.fuzz.engine import Target
+from tests.stress.fuzz.engine import Target, damaged
 
 END = b"\0"  # between two arguments: no argument can hold it
 READING = ("status", "plan", "list", "table", "verdict")  # with an empty results folder

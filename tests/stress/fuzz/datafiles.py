@@ -20,8 +20,7 @@ from bench.data.manifest import DataFile, DatasetManifest, datasets_folder, read
 from bench.judge.claims import PUBLISHED, load_claims, measured_key, print_interval
 from bench.plan.manifests import read_manifest
 from bench.plan.registry import manifest_folder
-from tests.stress.fuzz.damage import damaged
-from tests.stress.fuzz.engine import Target
+from tests.stress.fuzz.engine import Target, damaged
 
 SHAPE = (3, 28, 28)
 N_LETTERS = len(notmnist.LETTERS)

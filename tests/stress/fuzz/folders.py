@@ -14,10 +14,9 @@ from hypothesis import strategies as st
 from bench.core import locks
 from bench.core.errors import BenchError
 from bench.core.store import Store
-from tests.stress.fuzz.damage import damaged
-from tests.stress.fuzz.engine import Target
+from tests.stress.fuzz.engine import Target, damaged
 from tests.stress.fuzz.guarded import ARCHIVE, KEY, POSTERIOR, RECORD, SCORES, Guarded
-from tests.stress.fuzz.scores import odd_scores
+from tests.stress.fuzz.stored import odd_scores
 
 KINDS = ("link to a file", "link to a folder", "hard link", "pipe", "folder", "loop", "nothing")
 PLACES = (

@@ -21,7 +21,7 @@ from bench.core.errors import BenchError
 from bench.core.records import Record
 from bench.core.store import Store
 from tests.show.conftest import described
-from tests.stress.fuzz.scores import sound_scores
+from tests.stress.fuzz.stored import sound_scores
 from tests.synthetic import record
 
 KEY = "b" * 64
