@@ -26,12 +26,15 @@ from tests.implementations.made_up import WIDTHS, SmallUnderTest
 
 # Allowed difference, as a share of the largest number on the CPU. Adam's first steps are +-learning rate, whatever the
 # size of the gradient. If rounding decides a gradient's sign, a weight of pyro_random_module moves by 0.02 of 5.
+ASK_FOR_CUDA = ("torchbnn_mlp",)  # torchbnn 1.2 computes its KL on the CPU unless the weights say `is_cuda`
 NEAR = 0.02
 
 
-def names() -> list[str]:
-    """Return the approaches that run on other devices than the CPU here."""
-    return [name for name, entry in manifests().items() if not entry.cpu_float32_only and not entry.missing_framework()]
+def names(device: str) -> list[str]:
+    """Return the approaches that run on this device here."""
+    left_out = ASK_FOR_CUDA if device == "pretend" else ()
+    able = {name: one for name, one in manifests().items() if not one.cpu_float32_only and not one.missing_framework()}
+    return [name for name in able if name not in left_out]
 
 
 def compare(name: str, device: torch.device, together: bool) -> dict[str, object]:
@@ -111,7 +114,7 @@ def main(argv: Sequence[str]) -> int:
         it_refuses_what_a_gpu_refuses()
         changes_in_place_and_through_views_reach_its_tensors()
     failed = 0
-    for name in chosen or names():
+    for name in chosen or names(device_name):
         for together in [False, True] if "fit_many" in manifests()[name].capabilities else [False]:
             try:
                 is_pretend = device_name == "pretend"

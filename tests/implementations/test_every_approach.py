@@ -125,7 +125,7 @@ def test_every_approach_trains_and_predicts_on_a_device_as_on_the_cpu(device):
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     lines = [json.loads(line) for line in done.stdout.splitlines()]
     assert done.returncode == 0, done.stdout + done.stderr
-    assert {line["approach"] for line in lines} == set(on_device.names())
+    assert {line["approach"] for line in lines} == set(on_device.names(device))
 
 
 STEPS, BATCH, N_ROWS = 20, 8, 20 * 8 - 3  # the last batch is short
