@@ -1,0 +1,116 @@
+"""The tasks: rows as they are fixed, small images, priors; what is wrong ends in one line."""
+
+import sys
+
+import numpy as np
+import pytest
+from msgspec import structs
+
+from bench.core.errors import ConfigError, DataCorrupt, MissingFramework
+from bench.data.splits import load_split
+from bench.posterior import tasks
+from bench.posterior.tasks import Rows, inputs_hash
+
+TASKS = tasks.all_tasks()
+
+
+def rows(images, one=1):
+    images = np.asarray(images)
+    return Rows(images, one, np.arange(len(images)), np.arange(len(images)))
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_a_task_has_the_rows_that_are_fixed(name):
+    """`load` compares the hashes of the committed file."""
+    pytest.importorskip("sklearn")
+    data = tasks.load(TASKS[name])
+    found = {"train": data.train, **data.sets}
+    assert {name: len(split) for name, split in found.items()} == {
+        name: one.rows for name, one in TASKS[name].sets.items()
+    }
+    assert {"digits", "letters", "clothes", "noise", "turned"} == data.sets.keys()
+    for name, split in found.items():
+        assert 0 <= split.x.min() < split.x.max() <= 1
+        has_labels = name in ("train", "digits", "turned")
+        assert ((split.y >= 0) == has_labels).all()
+        assert len(split) <= 2_000
+
+
+@pytest.mark.parametrize("change", [{"images": np.ones((3, 2, 2), int)}, {"one": 3}, {"labels": np.array([0, 1, 3])}])
+def test_a_hash_depends_on_all_that_is_learnt(change):
+    known = rows(np.arange(12).reshape(3, 2, 2), 2)
+    other = Rows(**{"images": known.images, "one": 2, "labels": known.labels, "places": known.places} | change)
+    assert inputs_hash(known) != inputs_hash(other)
+    assert inputs_hash(known) == inputs_hash(rows(np.arange(12).reshape(3, 2, 2), 2))
+
+
+def test_other_rows_than_the_fixed_ones_are_refused():
+    task = TASKS["mnist14-sd1"]
+    few = structs.replace(task, sets=task.sets | {"digits": structs.replace(task.sets["digits"], rows=1999)})
+    with pytest.raises(DataCorrupt, match=r"set 'digits' .*SHA-256"):
+        tasks.load(few)
+
+
+def test_the_first_images_are_means_over_blocks():
+    train = tasks.load(TASKS["mnist14-sd1"]).train
+    whole = load_split("train60k", 0)
+    means = whole.x[:1000].reshape(-1, 14, 2, 14, 2).mean((2, 4)).flatten(1)
+    assert abs(train.x - means).max() < 1e-6  # tolerance: a mean of four float32 numbers up to 1, five roundings
+    assert (train.y == whole.y[:1000]).all()
+
+
+def test_blocks_of_three_are_of_the_middle():
+    image = np.zeros((1, 28, 28), int)
+    image[0, 2:5, 23:26] = 1  # the block at the upper right of the 24 x 24 pixels in the middle
+    image[0, :2] = image[0, :, 26:] = 5  # outside of the middle
+    small = rows(image, 4).small(8)
+    assert small.one == 36
+    assert small.images.sum() == small.images[0, 0, 7] == 9
+
+
+def test_rows_are_spread_and_letters_lack_d_and_i():
+    assert rows(np.zeros((10, 1, 1), int)).spread(3).places.tolist() == [0, 3, 6]
+    letters = tasks.load(TASKS["mnist28"]).sets["letters"]
+    assert sorted(set((letters.rows // 100).tolist())) == [0, 1, 2, 4, 5, 6, 7, 9]
+
+
+def test_turned_images_are_turned_to_the_left():
+    image = np.zeros((1, 27, 27), int)
+    image[0, 13, 15:] = 255  # to the right
+    y, x = np.nonzero(rows(image, 255).turned().images[0] > 60)
+    slope = np.polyfit(x - 13, 13 - y, 1)[0]
+    assert 50 < np.degrees(np.arctan(slope)) < 70
+
+
+def test_the_prior_by_fan_in_and_by_layer():
+    wide = TASKS["mnist28"].network(784)
+    assert wide.weight_sds == pytest.approx((1 / 28, 50**-0.5), rel=1e-12)  # tolerance: two roundings
+    assert wide.bias_sds == (1, 1)
+    layers = TASKS["mnist14-layers"].network(196)
+    assert (layers.weight_sds, layers.bias_sds) == ((0.3, 3), (0.3, 3))
+    assert (layers.n_inputs, layers.n_hidden, layers.n_outputs, layers.activation) == (196, 32, 10, "relu")
+
+
+@pytest.mark.parametrize("change", [{"draws": 7}, {"weight_sds": (1.0, 2.0)}, {"side": 4}, {"n_hidden": 3}])
+def test_a_definition_changes_with_all_but_its_title(change):
+    task = TASKS["digits"]
+    assert structs.replace(task, title="other", minutes=3.0).definition == task.definition
+    assert structs.replace(task, **change).definition != task.definition
+
+
+def test_what_is_wrong_is_told_in_one_line(monkeypatch, tmp_path):
+    with pytest.raises(ConfigError, match=r"unknown task 'digit'.*did you mean 'digits'"):
+        tasks.task_named("digit")
+    text = tasks.FILE.read_text()
+    for was, becomes, told in (("turned = {", "tuned = {", "sets must have"), ("draws = 300", "draws = 0", "draws")):
+        path = tmp_path / "tasks.toml"
+        path.write_text(text.replace(was, becomes, 1))
+        monkeypatch.setattr(tasks, "FILE", path)
+        with pytest.raises(ConfigError, match=told):
+            tasks.all_tasks()
+
+
+def test_without_scikit_learn_the_extra_is_named(monkeypatch):
+    monkeypatch.setitem(sys.modules, "sklearn.datasets", None)
+    with pytest.raises(MissingFramework, match=r"scikit-learn; pip install.*libraries"):
+        tasks.load(TASKS["digits"])
