@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import dataclasses
 import json
 import shlex
+import shutil
 import tempfile
 import time
 from collections.abc import Sequence
-from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 
@@ -25,6 +26,8 @@ from bench.judge.gate.judge import FAIL, GateReport, judge, unusable
 from bench.plan.trained_runs import TrainedRun
 from bench.run.progress import Progress
 from bench.show.screens import gate as render
+
+MORE_OPTION = "--more"
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -48,7 +51,11 @@ def add(parser: argparse.ArgumentParser) -> None:
     )
     where.add_argument("--fresh", type=given_path, metavar="DIR", help="judge this fresh run instead of making one")
     where.add_argument("--init", metavar="APPROACH", help="write the file of an approach, and say how to go on")
-    parser.add_argument("--more", action="store_true", help=f"take {MORE} more fresh seeds, after a failure by chance")
+    parser.add_argument(
+        MORE_OPTION,
+        action="store_true",
+        help=f"take {MORE} more fresh seeds, after a failure by chance; the first ones are taken from --results",
+    )
     parser.add_argument("--profile", help="length of the fits in the file of --init (default: epoch1)")
     add_approach_path(parser)
     parser.add_argument(
@@ -77,14 +84,26 @@ def _gate(arguments: argparse.Namespace) -> int:
     gate = load_gate(arguments.gate or GATE)
     gate = gate.with_more() if arguments.more else gate
     _check(arguments, gate)
-    report = dataclasses.replace(_report(arguments, gate), second_look=arguments.more)
+    with contextlib.ExitStack() as temporary:
+        return _judge(arguments, gate, temporary)
+
+
+def _judge(arguments: argparse.Namespace, gate: Gate, temporary: contextlib.ExitStack) -> int:
+    """Train, print, write the files and return the exit code; keep temporary records to which more seeds may come."""
+    root = arguments.fresh or arguments.results
+    if root is None:
+        root = Path(tempfile.mkdtemp(prefix="bench-gate-"))
+        temporary.callback(shutil.rmtree, root, ignore_errors=True)
+    report = dataclasses.replace(_report(arguments, gate, root), second_look=arguments.more)
     # First, because writing the files below can fail:
     print(json.dumps(render.as_json(report), indent=1) if arguments.json else render.text(report))
     if arguments.junit is not None:
         write_atomically(arguments.junit, render.junit(report))
     if arguments.summary is not None:
         _append(arguments.summary, render.markdown(report) + "\n")
-    if advice := _advice(arguments, gate, report):  # last, because it trains again, which can fail
+    if advice := _advice(arguments, gate, report, root):  # last, because it trains again, which can fail
+        if MORE_OPTION in advice:
+            temporary.pop_all()
         (warn if arguments.json else say)(advice)
         if arguments.summary is not None:
             _append(arguments.summary, advice + "\n")
@@ -131,24 +150,27 @@ def _check(arguments: argparse.Namespace, gate: Gate) -> None:
         raise ConfigError(f"--baseline {arguments.baseline} does not fit ({where}): {said}; make it with `run`")
 
 
-def _report(arguments: argparse.Namespace, gate: Gate) -> GateReport:
+def _report(arguments: argparse.Namespace, gate: Gate, root: Path) -> GateReport:
     if arguments.fresh is not None:
-        return judge(gate, arguments.baseline, arguments.fresh)
-    place = nullcontext(arguments.results) if arguments.results else tempfile.TemporaryDirectory(prefix="bench-gate-")
-    with place as root:
-        start = time.monotonic()
-        _train(arguments, gate, Path(root))
-        seconds = time.monotonic() - start
-        report = judge(gate, arguments.baseline, Path(root))
-        return dataclasses.replace(report, seconds=seconds)
+        return judge(gate, arguments.baseline, root)
+    start = time.monotonic()
+    _train(arguments, gate, root, adds=arguments.more)
+    seconds = time.monotonic() - start
+    return dataclasses.replace(judge(gate, arguments.baseline, root), seconds=seconds)
 
 
-def _train(arguments: argparse.Namespace, gate: Gate, root: Path, planned: Sequence[TrainedRun] | None = None) -> None:
+def _train(
+    arguments: argparse.Namespace,
+    gate: Gate,
+    root: Path,
+    planned: Sequence[TrainedRun] | None = None,
+    adds: bool = False,
+) -> None:
     watcher, workers = Progress({}, quiet=arguments.quiet), arguments.workers
-    run_fresh(gate, root, arguments.threads, watcher, workers=workers, planned=planned)
+    run_fresh(gate, root, arguments.threads, watcher, workers=workers, planned=planned, adds=adds)
 
 
-def _advice(arguments: argparse.Namespace, gate: Gate, report: GateReport) -> str:
+def _advice(arguments: argparse.Namespace, gate: Gate, report: GateReport, fresh: Path) -> str:
     """Return how to go on if only statistics failed, and the same seed still gives the same bits; else ''."""
     failed = [check for check in report.checks if check.state == FAIL]
     is_first = not arguments.more and arguments.fresh is None
@@ -161,7 +183,7 @@ def _advice(arguments: argparse.Namespace, gate: Gate, report: GateReport) -> st
                 return ""
     except (BenchError, OSError) as error:
         return f"no advice on whether this is chance: {error}"
-    words = ["gate", "--more"]
+    words = ["gate", MORE_OPTION, "--results", str(fresh)]  # where it finds the seeds of the first run
     for option in ("gate", "approach_path", "baseline", "threads", "workers"):
         value = getattr(arguments, option)
         words += [] if value is None else [f"--{option.replace('_', '-')}", str(value)]

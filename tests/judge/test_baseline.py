@@ -6,6 +6,7 @@ The gate's command around a fresh run: what it checks before, and the advice tha
 import json
 import re
 import shutil
+import tempfile
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from bench.cli import FAILED, INCOMPLETE, USAGE
 from bench.cli.main import main
 from bench.core.errors import StoreError
 from bench.core.project import RESULTS
+from bench.core.store import Store
 from bench.data.manifest import data_hashes
 from bench.judge.alternatives.named import alternatives
 from bench.judge.gate.baseline import STAGES, in_cost_order, trained_runs_of_stage
@@ -160,6 +162,8 @@ def shifted_at_first(monkeypatch):
 @pytest.mark.parametrize("repeated", [True, False])
 def test_a_failure_that_is_probably_chance_names_the_command_that_decides(tmp_path, repeated, monkeypatch, capsys):
     path, _, baseline, _ = folders(tmp_path)
+    (temporary := tmp_path / "temporary").mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(temporary))
     made = shifted_at_first(monkeypatch)
     monkeypatch.setattr("bench.cli.gate.repeats", lambda gate, names, *_: repeated and [*names] == [PUBLISHED])
     summary = tmp_path / "summary.md"
@@ -168,8 +172,12 @@ def test_a_failure_that_is_probably_chance_names_the_command_that_decides(tmp_pa
     told = " ".join(capsys.readouterr().out.split())
     assert ("probably chance" in told) == ("probably chance" in summary.read_text()) == repeated
     assert "at most 5% of first runs" in told
+    assert repeated or not [*temporary.iterdir()]
     if repeated:
         again = words_of(re.search(r"(?<=: )python -m bench gate --more .*", told)[0])
+        (kept,) = temporary.iterdir()
+        assert str(kept) in again
+        assert Store(kept).has_records()
         assert main(again) == 0
         told = " ".join(capsys.readouterr().out.split())
         assert "second look, after a failed first run" in told

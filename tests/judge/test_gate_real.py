@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from msgspec import structs
 
+from bench.core.errors import ConfigError
 from bench.core.store import Store
 from bench.judge.comparison import Estimate, holm_over, independent
 from bench.judge.gate.config import MORE, load_gate
@@ -130,6 +131,21 @@ def test_a_seed_of_the_baseline_repeats_to_the_bit_unless_the_code_changed(real,
             else:
                 outcomes.append(repeats(gate, [name], places[0], place, train))
     assert outcomes == [True, False]
+
+
+def test_a_second_look_keeps_the_seeds_of_the_first_unless_the_code_changed(real, tmp_path, monkeypatch):
+    gate = structs.replace(real[0], gated=tuple(row for row in real[0].gated if row.approach == "dropout_fcn"))
+    second = Recorder()
+    run_fresh(gate, tmp_path, 1, Recorder(), "inline")
+    with pytest.raises(ConfigError, match="has records already"):
+        run_fresh(gate.with_more(), tmp_path, 1, second, "inline")
+    run_fresh(gate.with_more(), tmp_path, 1, second, "inline", adds=True)
+    trained = [one.seed for group in second.groups for one in group]
+    assert trained == [seed for seed in gate.with_more().fresh_seeds if seed not in gate.fresh_seeds]
+    assert len(trained) == MORE
+    monkeypatch.setattr("bench.run.alike.harness_hash", lambda: "of other code")
+    with pytest.raises(ConfigError, match="other code, data or packages"):
+        run_fresh(gate.with_more(), tmp_path, 1, second, "inline", adds=True)
 
 
 def rejections(n_gates, shift):

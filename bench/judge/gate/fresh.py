@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
+from bench.core.canonical import digest
+from bench.core.environment import versions
 from bench.core.errors import ConfigError
+from bench.core.files import write_atomically
 from bench.core.records import Record
 from bench.core.store import Store
 from bench.judge.gate.config import Gate
 from bench.judge.gate.judge import Folder
 from bench.plan.trained_runs import TrainedRun
+from bench.run.alike import code_and_data
 from bench.run.events import Options
 from bench.run.executors import open_executor, threads_of_a_fit
 from bench.run.runner import Watcher, run
@@ -24,19 +28,33 @@ def run_fresh(
     executor: str = "process",
     workers: int | None = None,
     planned: Sequence[TrainedRun] | None = None,
+    adds: bool = False,
 ) -> None:
     """Run all that the gate compares, or what is `planned`, into a folder without records.
 
+    If it `adds`, the folder may have those of a first run of the same code, data and packages, which are kept.
+
     Raises:
-        ConfigError: the folder has records already, which could not be told from fresh ones.
+        ConfigError: the folder has other records already, which could not be told from fresh ones.
     """
+    mark = root / f"made-by-{_made_by(gate)}"
     if Store(root).has_records():
-        raise ConfigError(f"{root} has records already; give an empty folder, or judge these with --fresh {root}")
+        if not adds:
+            raise ConfigError(f"{root} has records already; give an empty folder, or judge these with --fresh {root}")
+        if not mark.exists():
+            raise ConfigError(f"{root} has records that other code, data or packages made; give an empty folder")
+    write_atomically(mark, b"")
     share = threads_of_a_fit(executor, threads, workers)
     # No posterior is kept: a gate measures once, and a full disk would look like a fault of the code.
     options = Options(root=str(root.resolve()), threads=share, retain=False)
     chosen = fresh_trained_runs(gate) if planned is None else planned
     run(chosen, Store(root), options, watcher, open_executor(executor, workers=workers))
+
+
+def _made_by(gate: Gate) -> str:
+    """Return a hash of what affects the numbers of a gate: code, data and packages."""
+    approaches = sorted({one.approach for one in gate.trained_runs})
+    return digest([versions(), *(code_and_data(name, None) for name in approaches)])
 
 
 Train = Callable[[Sequence[TrainedRun]], None]  # makes records
