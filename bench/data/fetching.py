@@ -62,7 +62,7 @@ def fetch(name: str, dest: Path | None = None, source: Path | None = None) -> li
 
 def _fetch_idx(known: DatasetManifest, file: DataFile, folder: Path, source: Path | None) -> Path:
     path, limit = folder / file.gz, file_limit(file.shape)
-    if _is_intact(lambda: read_idx(path, file.shape, file.sha256)):
+    if is_intact(lambda: read_idx(path, file.shape, file.sha256)):
         return path
     refuse_shipped(path)
     if source is not None:
@@ -71,15 +71,15 @@ def _fetch_idx(known: DatasetManifest, file: DataFile, folder: Path, source: Pat
             raise DataMissing(f"data set '{known.name}': the local copy {source} has no {file.gz}; give its folder")
         data = _checked_idx(read_file(copy, limit, OTHER_COPY), str(copy), file)
     else:
-        data = _first_good(known, _mirrors(known, file), limit, lambda data, url: _checked_idx(data, url, file))
-    _set_aside(path)
+        data = first_good(known.name, _mirrors(known, file), limit, lambda data, url: _checked_idx(data, url, file))
+    set_aside(path)
     write_atomically(path, data if data[:2] == GZIP_MAGIC else gzip.compress(data, mtime=0))
     return path
 
 
 def _fetch_archive(known: DatasetManifest, folder: Path, source: Path | None) -> Path:
     path = folder / STORED_NAME
-    if _is_intact(lambda: notmnist.load_from(path, known)):
+    if is_intact(lambda: notmnist.load_from(path, known)):
         return path
     refuse_shipped(path)
     if source is not None:
@@ -88,15 +88,19 @@ def _fetch_archive(known: DatasetManifest, folder: Path, source: Path | None) ->
             raise DataMissing(f"data set '{known.name}': the local copy {source} has no zip and no folders A-J in it")
         images, labels = notmnist.load_from(copy, known)
     else:
-        images, labels = _first_good(
-            known, [known.url], notmnist.MAX_ARCHIVE_BYTES, lambda data, url: notmnist.load_archive(data, url, known)
+        images, labels = first_good(
+            name=known.name,
+            urls=[known.url],
+            limit=notmnist.MAX_ARCHIVE_BYTES,
+            check=lambda data, url: notmnist.load_archive(data, url, known),
         )
-    _set_aside(path)
+    set_aside(path)
     write_atomically(path, notmnist.stored(images, labels))
     return path
 
 
-def _is_intact(read: Callable[[], object]) -> bool:
+def is_intact(read: Callable[[], object]) -> bool:
+    """Return whether `read` finds the known bytes."""
     try:
         read()
     except DataCorrupt:
@@ -104,7 +108,7 @@ def _is_intact(read: Callable[[], object]) -> bool:
     return True
 
 
-def _set_aside(path: Path) -> None:
+def set_aside(path: Path) -> None:
     """Rename a broken file, so that the user can look at it."""
     if is_there(path):
         try:
@@ -133,8 +137,25 @@ def _mirrors(known: DatasetManifest, file: DataFile) -> list[str]:
     return [mirror + file.gz for mirror in data_set.mirrors]
 
 
-def _first_good(known: DatasetManifest, urls: Sequence[str], limit: int, check: Callable[[bytes, str], T]) -> T:
-    """Return `check`(bytes, address) of the first download that passes it; try every address several times."""
+def first_good(
+    name: str,
+    urls: Sequence[str],
+    limit: int,
+    check: Callable[[bytes, str], T],
+    copy: str = "data fetch {} --from PATH",
+) -> T:
+    """Return `check`(bytes, address) of the first download that passes it; try every address several times.
+
+    Args:
+        name: the data set, for errors.
+        urls: its addresses.
+        limit: the most bytes that a download may have.
+        check: raises DataCorrupt for bytes that are not the known ones.
+        copy: the command of this suite that takes a local copy of the data set `{}`.
+
+    Raises:
+        DataMissing: no address gave the known bytes.
+    """
     failure = ""
     for attempt in range(ATTEMPTS):
         if attempt:
@@ -153,8 +174,8 @@ def _first_good(known: DatasetManifest, urls: Sequence[str], limit: int, check: 
             except (OSError, http.client.HTTPException) as error:
                 failure = f"{url}: {reason(error) if isinstance(error, OSError) else type(error).__name__}"
     raise DataMissing(
-        f"data set '{known.name}' could not be fetched in {ATTEMPTS} attempts ({failure}); "
-        f"check the network, or give a local copy: python -m bench data fetch {known.name} --from PATH"
+        f"data set '{name}' could not be fetched in {ATTEMPTS} attempts ({failure}); "
+        f"check the network, or give a local copy: python -m bench {copy.format(name)}"
     )
 
 

