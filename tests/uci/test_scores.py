@@ -35,7 +35,7 @@ def test_log_densities_are_those_of_scipy():
     variance = VARIANCE.mean(axis=0) + MEAN.var(axis=0)
     one = stats.norm.logpdf(Y, MEAN.mean(axis=0), np.sqrt(variance)).mean()
     assert found["ll_gaussian"] == pytest.approx(one, rel=1e-12)  # tolerance: as above
-    assert found["ll_gaussian"] != pytest.approx(found["ll_mixture"], rel=1e-3)
+    assert abs(found["ll_gaussian"] - found["ll_mixture"]) > 0.01
     assert set(found) == set(METRICS)
 
 
@@ -72,7 +72,7 @@ def test_many_draws_are_condensed_within_the_stated_bound():
     few, _ = condensed(mean, variance)
     inside = np.sort(mean, axis=0).reshape(NODES, 30, 2).var(axis=1).mean(axis=0)
     assert few.shape == (NODES, 2)
-    np.testing.assert_allclose(few.mean(axis=0), mean.mean(axis=0))
+    np.testing.assert_allclose(few.mean(axis=0), mean.mean(axis=0), rtol=1e-12)  # tolerance: rounding of sums
     for row in range(2):
         exact = crps_integral(mean[:, row], variance[:, row], y[row])
         # tolerance: E|Z| has second derivative 2 phi / s, so a group's variance v changes the first expectation by at
@@ -94,7 +94,7 @@ def test_coverage_and_calibration_come_from_the_distribution_function():
     assert narrow["coverage90"] == pytest.approx(expected, abs=2e-3)
     assert narrow["calibration_error"] > 0.05
     high = scores(np.full((1, 1000), 50.0), 4.0, stats.norm.ppf(quantiles, scale=2))
-    assert high["calibration_error"] == pytest.approx(0.5)  # no quantile is above its target
+    assert high["calibration_error"] == pytest.approx(0.5, rel=1e-12)  # tolerance: rounding; every target is too low
 
 
 def test_rows_in_blocks_give_the_same(monkeypatch):
