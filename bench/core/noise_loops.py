@@ -82,6 +82,12 @@ def loop(function: Callable[..., Any]) -> Any:
     return call
 
 
+def unlocked(function: Callable[..., Any]) -> Any:
+    """Compile a loop for one thread that lets other threads of Python run beside it."""
+    function.__qualname__ += _version(function)
+    return _cached(function, nogil=True)
+
+
 def _version(function: Callable[..., Any]) -> str:
     """Return a hash of this file and the files of the compiled functions that the function's file names."""
     called = (getattr(value, "py_func", None) for value in function.__globals__.values())

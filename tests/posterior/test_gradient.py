@@ -1,4 +1,4 @@
-"""The posterior's energy and gradient: plain PyTorch against SciPy's densities."""
+"""The posterior's energy and gradient: plain PyTorch against SciPy's densities, compiled passes against plain ones."""
 
 import numpy as np
 import pytest
@@ -7,8 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import special, stats
 
+from bench.posterior.gradient import Target
 from bench.posterior.network import Network, energy_and_gradient
-from tests.close import close
+from tests.close import EXP, LOG, UNIT, added, assert_within, close
+
+TANH = (
+    12 * UNIT
+)  # absolute: (1 - s) / (1 + s) with s = e^-2x < 1, which is off by `EXP` of s: twice that, and 3 roundings
+FLOOR = 1e-26  # the exponential's smallest value, e^-60
 
 
 @st.composite
@@ -94,3 +100,105 @@ def test_a_prediction_has_the_likelihood_of_the_energy(kind):
 def test_a_regression_has_one_output():
     with pytest.raises(ValueError, match="a regression has one output, not 2"):
         Network(3, 4, 2, kind="regression")
+
+
+class Bounds:
+    """By how much float32 may miss the energy and the gradient of z float64 [C, P].
+
+    A sum of n products is off by `added(n)` units of the sum of the products' sizes, and by what its terms are off.
+    """
+
+    def __init__(self, network, x, y, z):
+        self.network, self.x, self.y = network, x.double(), y
+        weights = network.weights(z)
+        self.scales = network.scales()
+        value = self.x.mT.expand(len(z), -1, -1)  # rows last, [C, n, B]
+        off = torch.zeros_like(value)
+        self.layers = []
+        for depth, (matrix, bias) in enumerate(weights.layers):
+            flowing, is_near = value, torch.zeros_like(value)
+            if depth and network.activation == "tanh":
+                flowing, off = value.tanh(), off + TANH
+            elif depth:
+                # tolerance: an input this near to 0 may fall on the other side of the kink
+                flowing, is_near = value.relu(), value.abs() <= off
+            self.layers.append((matrix, flowing, off, is_near))
+            value = matrix @ flowing + bias[..., None]
+            sizes = matrix.abs() @ flowing.abs() + bias.abs()[..., None]
+            # 3 roundings of a weight: its prior's standard deviation, their product, and one for the sum with the bias
+            off = matrix.abs() @ off + (added(matrix.shape[2]) + 4) * UNIT * sizes
+        self.log_noise = weights.log_noise
+        self.energy, self.gradient = self._outputs(value, off)
+        self.energy += 4 * UNIT * z.square().sum(-1)
+        # the slope for z: two products and a sum with z, whose parts are off by the scale's rounding and their own
+        exact = energy_and_gradient(network, self.x, y, z)[1]
+        self.gradient = self.gradient * self.scales + 4 * UNIT * (exact.abs() + 2 * z.abs())
+
+    def _outputs(self, value, off):
+        if self.log_noise is None:
+            flowing, off, energy = self._classes(value, off)
+            noise = []
+        else:
+            flowing, off, energy, noise = self._normal(value, off)
+        parts = []
+        for depth in reversed(range(len(self.layers))):
+            matrix, below, off_below, is_near = self.layers[depth]
+            n = added(below.shape[2])
+            total = flowing.abs()
+            of_matrix = off @ below.abs().mT + total @ off_below.mT + n * UNIT * total @ below.abs().mT
+            parts = [of_matrix.flatten(1), (off + n * UNIT * (total + (depth + 1 == len(self.layers)))).sum(-1), *parts]
+            if depth:
+                down = matrix.mT @ flowing
+                sizes = matrix.abs().mT @ total
+                off = matrix.abs().mT @ off + (added(matrix.shape[1]) + 3) * UNIT * sizes
+                if self.network.activation == "tanh":
+                    slope = 1 - below.square()
+                    flowing, off = down * slope, off * slope + down.abs() * (2 * off_below + off_below**2 + 4 * UNIT)
+                else:
+                    is_on = below > 0
+                    flowing, off = down * is_on, torch.where(is_on, off, 0) + (down.abs() + off) * is_near
+        return energy, torch.cat([*parts, *noise], 1)
+
+    def _classes(self, logits, off):
+        off = off + 3 * UNIT * logits.abs()  # rounding of the difference to the largest
+        largest = 2 * off.amax(1, keepdim=True)
+        log_probs = logits.log_softmax(1)
+        n = added(len(logits[0]))
+        of_total = EXP + (n + 3) * UNIT
+        probs = log_probs.exp()
+        flowing = probs.clone()
+        flowing[:, self.y, torch.arange(len(self.y))] -= 1
+        relative = torch.expm1(largest) + EXP + of_total
+        # log of a total up to K
+        of_rows = largest.squeeze(1) + of_total + LOG * np.log(len(logits[0])) + 2 * UNIT * logits.abs().amax(1)
+        return flowing, probs * relative + UNIT + FLOOR, of_rows.sum(-1) + len(logits[0]) * len(self.y) * FLOOR
+
+    def _normal(self, means, off):
+        y = self.y.double()
+        residuals, n = means - y, added(len(y))
+        off = off + 2 * UNIT * (means.abs() + y.abs())
+        precision = torch.exp(-2 * self.log_noise)[:, None, None]
+        # the logarithm: of its scale, product and sum with the centre; the precision is rounded once
+        of_log = 3 * UNIT * (self.log_noise.abs() + 2 * abs(self.network.log_noise_mean))
+        relative = torch.expm1(2 * of_log)[:, None, None] + 3 * UNIT
+        of_squares = (2 * residuals.abs() * off + off**2 + (n + 2) * UNIT * residuals**2).sum(-1, keepdim=True)
+        of_squares = precision * (of_squares * (1 + relative) + relative * residuals.square().sum(-1, keepdim=True))
+        of_noise = of_squares.squeeze(1) + UNIT * len(y)
+        energy = of_squares[:, 0, 0] / 2 + len(y) * of_log
+        return (
+            residuals * precision,
+            precision * (off * (1 + relative) + residuals.abs() * relative),
+            energy,
+            [of_noise],
+        )
+
+
+@given(network=networks(), n_rows=st.integers(1, 1200), seed=st.integers(0, 99), chains=st.integers(1, 5))
+def test_compiled_passes_give_the_plain_energy_and_gradient(network, n_rows, seed, chains):
+    x, y = rows(network, n_rows, seed)
+    z = torch.randn(chains, network.n_parameters, generator=torch.Generator().manual_seed(seed))
+    energy, gradient = Target(network, x, y).energy_and_gradient(z)
+    plain = energy_and_gradient(network, x.double(), y, z.double())
+    bounds = Bounds(network, x, y, z.double())
+    assert_within(energy, plain[0], bounds.energy)
+    assert_within(gradient, plain[1], bounds.gradient)

@@ -1,0 +1,176 @@
+"""The posterior's energy, its gradient and leapfrogs, by matrix products and compiled passes.
+
+Chains move in groups. Each group has its own buffers, and a thread moves a group through a whole trajectory: threads
+meet once a trajectory, and a group's activations stay in its core's cache. A chain's numbers depend neither on the
+number of threads nor on the other groups.
+
+Shapes: C chains, P parameters, B rows, n inputs, H hidden units, K outputs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+import torch
+from torch import Tensor
+
+from bench.core.canonical import digest
+from bench.core.store import tensor_hash
+from bench.posterior import passes
+from bench.posterior.network import Network
+
+GROUP = 2  # chains: more share the cost of a call, fewer leave more groups to the threads
+
+
+class Target:
+    """The posterior of a network's whitened parameters, given rows and targets; float32 on a CPU."""
+
+    def __init__(self, network: Network, x: Tensor, y: Tensor, temperature: float = 1.0) -> None:
+        """Take rows x [B, n] and targets y [B]; `temperature` as in `network.energy_and_gradient`."""
+        self.network, self.temperature = network, temperature
+        self.x = x.float().contiguous()
+        self.y = y.long() if network.kind == "classification" else y.float()
+        self.scales = network.scales().float()
+        self.centres = torch.zeros(network.n_parameters)
+        if network.kind == "regression":
+            self.centres[-1] = network.log_noise_mean
+        self.counts = torch.bincount(self.y, minlength=network.n_outputs) if self.y.dtype == torch.int64 else self.y
+        if network.kind == "classification" and len(self.counts) != network.n_outputs:
+            raise ValueError(f"a target is {len(self.counts) - 1}; the classes are 0 to {network.n_outputs - 1}")
+        self._columns = self.x.T.contiguous()
+        self._groups: dict[tuple[int, int], _Group] = {}
+
+    @property
+    def n_parameters(self) -> int:
+        """Return P."""
+        return self.network.n_parameters
+
+    def fingerprint(self) -> str:
+        """Return a hash of all that determines the posterior."""
+        data = tensor_hash({"x": self.x, "y": self.y}, "")
+        return digest([repr(self.network), self.temperature, data])
+
+    def energy_and_gradient(self, z: Tensor) -> tuple[Tensor, Tensor]:
+        """Return what `network.energy_and_gradient` does for z float32 [C, P], by compiled passes."""
+        still = self.leapfrogs(z, torch.zeros_like(z), torch.zeros_like(z), 0.0, 1)
+        return still[2], still[3]
+
+    def leapfrogs(
+        self, z: Tensor, momentum: Tensor, gradient: Tensor, step: float, n_steps: int
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Return where `n_steps` leapfrogs lead: z, momentum, its energy float64 [C] and its gradient.
+
+        z, momentum and gradient (at z) are float32 [C, P], and are not changed.
+        """
+        z, momentum, gradient = z.clone(), momentum.clone(), gradient.clone()
+        energy = torch.empty(len(z), dtype=torch.float64)
+        tasks = []
+        for number, start in enumerate(range(0, len(z), GROUP)):
+            part = slice(start, start + GROUP)
+            group = self._group(number, len(z[part]))
+            tasks.append(group.trajectory(z[part], momentum[part], gradient[part], energy[part], step, n_steps))
+        _run(tasks)
+        return z, momentum, energy, gradient
+
+    def _group(self, number: int, n_chains: int) -> _Group:
+        if (number, n_chains) not in self._groups:
+            self._groups[number, n_chains] = _Group(self, self._columns, n_chains)
+        return self._groups[number, n_chains]
+
+
+def _run(tasks: list[Callable[[], None]]) -> None:
+    """Run tasks side by side, each with one thread of PyTorch, in as many threads as PyTorch has here."""
+    threads = min(torch.get_num_threads(), len(tasks))
+    if threads == 1:
+        for task in tasks:
+            task()
+        return
+    before = torch.get_num_threads()
+    try:
+        with ThreadPoolExecutor(threads, initializer=torch.set_num_threads, initargs=(1,)) as pool:
+            for done in [pool.submit(task) for task in tasks]:
+                done.result()
+    finally:
+        torch.set_num_threads(before)  # a thread's setting is also that of threads to come
+
+
+class _Group:
+    """Buffers of a few chains, and the gradient at their weights."""
+
+    def __init__(self, target: Target, columns: Tensor, n_chains: int) -> None:
+        self._target, network = target, target.network
+        n_rows = len(target.x)
+        self._is_tanh = network.activation == "tanh"
+        self._x = target.x.expand(n_chains, -1, -1)
+        self._columns = columns.expand(n_chains, -1, -1)
+        self._weights = torch.empty(n_chains, network.n_parameters)
+        self._gradient = torch.empty(n_chains, network.n_parameters)
+        self._layers = _views(network, self._weights)
+        self._gradients = _views(network, self._gradient)
+        self._hidden = torch.empty(n_chains, network.n_hidden, n_rows)
+        self._flowing = torch.empty(n_chains, network.n_hidden, n_rows)
+        self._outputs = torch.empty(n_chains, network.n_outputs, n_rows)
+        self._nll = torch.empty(n_chains, dtype=torch.float64)
+
+    def trajectory(
+        self, z: Tensor, momentum: Tensor, gradient: Tensor, energy: Tensor, step: float, n_steps: int
+    ) -> Callable[[], None]:
+        """Return the task that moves z, momentum and gradient [C, P] in place and writes the energy [C]."""
+
+        def move() -> None:
+            momentum.add_(gradient, alpha=-step / 2)
+            z.add_(momentum, alpha=step)
+            torch.addcmul(self._target.centres, z, self._target.scales, out=self._weights)
+            for number in range(1, n_steps + 1):
+                self._differentiate()
+                is_last = number == n_steps
+                self._move(z, momentum, step / 2 if is_last else step, 0.0 if is_last else step)
+            gradient.copy_(self._gradient)
+            energy.copy_(self._nll + z.double().square().sum(-1) / 2).div_(self._target.temperature)
+
+        return move
+
+    def _move(self, z: Tensor, momentum: Tensor, kick: float, drift: float) -> None:
+        passes.move(
+            *(value.numpy() for value in (z, momentum, self._gradient, self._weights)),
+            *(self._target.scales.numpy(), self._target.centres.numpy()),
+            *(1 / self._target.temperature, kick, drift),
+        )
+
+    def _differentiate(self) -> None:
+        """Write the summed NLL of the weights, and its gradient."""
+        (matrix, bias), (matrix_gradient, bias_gradient) = self._layers[0], self._gradients[0]
+        if len(self._layers) == 1:
+            torch.bmm(matrix, self._columns, out=self._outputs)
+            self._differentiate_outputs(bias, bias_gradient)
+            torch.bmm(self._outputs, self._x, out=matrix_gradient)
+            return
+        torch.bmm(matrix, self._columns, out=self._hidden)
+        passes.activate(self._hidden.numpy(), bias.numpy(), self._is_tanh)
+        (upper, upper_bias), (upper_gradient, upper_bias_gradient) = self._layers[1], self._gradients[1]
+        torch.bmm(upper, self._hidden, out=self._outputs)
+        self._differentiate_outputs(upper_bias, upper_bias_gradient)
+        torch.bmm(self._outputs, self._hidden.mT, out=upper_gradient)
+        torch.bmm(upper.mT, self._outputs, out=self._flowing)
+        passes.differentiate(self._flowing.numpy(), self._hidden.numpy(), self._is_tanh, bias_gradient.numpy())
+        torch.bmm(self._flowing, self._x, out=matrix_gradient)
+
+    def _differentiate_outputs(self, bias: Tensor, bias_gradient: Tensor) -> None:
+        y = self._target.y.numpy()
+        outputs, nll = self._outputs.numpy(), self._nll.numpy()
+        if self._target.network.kind == "classification":
+            passes.classify(outputs, bias.numpy(), y, self._target.counts.numpy(), nll, bias_gradient.numpy())
+        else:
+            log_noise, noise_gradient = self._weights[:, -1].numpy(), self._gradient[:, -1].numpy()
+            passes.regress(outputs, bias.numpy(), y, log_noise, nll, bias_gradient.numpy(), noise_gradient)
+
+
+def _views(network: Network, flat: Tensor) -> list[tuple[Tensor, Tensor]]:
+    """Return each layer's (matrix [C, out, in], bias [C, out]) as views of flat [C, P]."""
+    views, start = [], 0
+    for out, inputs in network.widths:
+        middle, end = start + out * inputs, start + out * (inputs + 1)
+        views.append((flat[:, start:middle].view(-1, out, inputs), flat[:, middle:end]))
+        start = end
+    return views
