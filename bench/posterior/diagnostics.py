@@ -41,7 +41,8 @@ def _by_numbers(values: Tensor, judge: Callable[[Tensor], Tensor]) -> Tensor:
         raise ValueError(f"a chain has {values.shape[1]} draws; at least 4 are judged")
     flat = values.flatten(2) if values.ndim > 2 else values[..., None]
     found = []
-    for part in flat.split(NUMBERS, 2):
+    for start in range(0, flat.shape[2], NUMBERS):
+        part = flat[:, :, start : start + NUMBERS]
         halves = torch.cat([part[:, :half], part[:, values.shape[1] - half :]]).double()
         found.append(judge(halves))
     return torch.cat(found).view(values.shape[2:])
@@ -65,7 +66,7 @@ def _effective_size(halves: Tensor) -> Tensor:
     within, together = _variances(halves)
     correlations = 1 - (within - _autocovariances(halves).mean(0) * m / (m - 1)) / together
     correlations[0] = 1
-    pairs = correlations[: m // 2 * 2].unflatten(0, (-1, 2)).sum(1)
+    pairs = correlations[: m // 2 * 2 : 2] + correlations[1 : m // 2 * 2 : 2]
     is_initial = (pairs > 0).cumprod(0) > 0
     total = torch.where(is_initial, pairs.cummin(0).values, 0.0).sum(0)
     time = (2 * total - 1).clamp(min=1 / math.log10(size))
@@ -76,5 +77,6 @@ def _autocovariances(halves: Tensor) -> Tensor:
     """Return the sum over draws of products at each distance, divided by m, of halves [2 C, m, D]: [2 C, m, D]."""
     m = halves.shape[1]
     centred = halves - halves.mean(1, keepdim=True)
-    spectrum = torch.fft.rfft(centred, 2 * m, dim=1)
-    return torch.fft.irfft(spectrum.abs().square(), 2 * m, dim=1)[:, :m] / m
+    spectrum: Tensor = torch.fft.rfft(centred, 2 * m, dim=1)
+    products: Tensor = torch.fft.irfft(spectrum.abs().square(), 2 * m, dim=1)
+    return products[:, :m] / m

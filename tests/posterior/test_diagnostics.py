@@ -79,11 +79,11 @@ def test_the_size_of_an_autoregressive_process(rho):
     """It is n (1 - rho) / (1 + rho)."""
     chains, n = 4, 5000
     found = effective_size(ar1(rho, chains, n, 50, 1)) / (chains * n)
-    # tolerance: 5 standard errors; a sum up to lag M has the relative error sqrt(2 (2 M + 1) / N)
-    # (Sokal 1997, equation 3.19). Geyer's sum ends where correlations are those of noise, about N^-1/2.
+    # Geyer's sum ends where correlations are those of noise, about N^-1/2.
     lag = 1 if rho == 0 else math.log(chains * n) / (-2 * math.log(abs(rho)))
     error = 5 * math.sqrt(2 * (2 * lag + 1) / (chains * n))
     expected = (1 - rho) / (1 + rho)
+    # tolerance: 5 errors; summed up to lag M, the time has the relative one sqrt(2 (2 M + 1) / N) (Sokal 1997, 3.19)
     assert (found / expected - 1).abs().max() < error
 
 
