@@ -180,23 +180,14 @@ def figure(name: str, results: str | Path | None = None, profile: str = "full") 
     Raises:
         ConfigError: an unknown name, no such folder, or a figure that these records do not make.
     """
-    from bench.show.figures.catalogue import survey
-    from bench.show.figures.style import printed, style
+    from bench.show.figures.catalogue import for_notebook, survey
 
     found, absent = survey(_inputs(results, profile))
     check_known("figure", [*(one.name for one in found), *(item.name for item in absent)], name)
     for item in absent:
         if item.name == name:
             raise ConfigError(f"figure '{name}' cannot be drawn: {item.reason}")
-
-    def as_png() -> bytes:
-        with style():
-            return printed(drawing, "png")
-
-    with style():
-        drawing = next(one for one in found if one.name == name).draw()
-    vars(drawing)["_repr_png_"] = as_png  # without pyplot, a notebook shows a figure only by this method
-    return drawing
+    return for_notebook(next(one for one in found if one.name == name))
 
 
 def _inputs(results: str | Path | None, profile: str) -> Inputs:

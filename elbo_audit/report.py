@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 from dataclasses import dataclass
 
 from elbo_audit.errors import unknown_name
@@ -79,6 +80,10 @@ class ElboReport:
     def _failed(self) -> list[Finding]:
         failed = [finding for finding in self.findings if finding.outcome == "fails"]
         return sorted(failed, key=lambda finding: finding.rule not in _FIRST)
+
+    def _repr_html_(self) -> str:
+        """Return the lines of `str` for a notebook; `repr` has all findings."""
+        return f"<pre>{html.escape(str(self))}</pre>"
 
     def __str__(self) -> str:
         """Return at most ten lines: what fails, cause first; a KL that is not judged; numbers; what is not measured."""

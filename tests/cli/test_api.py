@@ -4,6 +4,7 @@ import csv
 import doctest
 import io
 import math
+import re
 from pathlib import Path
 
 import numpy as np
@@ -178,5 +179,10 @@ def test_a_figure_is_one_of_matplotlib_that_a_notebook_shows():
     assert isinstance(drawn, Figure)
     assert drawn.axes
     assert drawn._repr_png_().startswith(b"\x89PNG")
+    shown = drawn._repr_html_()
+    assert re.match(
+        r'<figure><img alt="Bayesian networks are sure of fewer[^"]*" src="data:image/png;base64,iVBORw0K', shown
+    )
+    assert re.search(r"<figcaption>Share of pictures [^<]* seeds 0-4[^<]*</figcaption></figure>$", shown)
     with pytest.raises(ConfigError, match=r"'shure'.*'sure'"):
         bench.figure("shure", RESULTS)

@@ -1,4 +1,7 @@
-"""The notebooks of `examples` run in an ordinary Python process, and say what their text says."""
+"""The notebooks of `examples` run in an ordinary Python process, and what they find is what their text says.
+
+CI also runs them as Jupyter does, to HTML (nbconvert); only here can a test look at the names of a cell.
+"""
 
 import ast
 import json
@@ -6,6 +9,7 @@ import json
 import pytest
 
 from bench.core.project import TOP
+from bench.show.page.links import NOTEBOOKS as LINKED
 
 EXAMPLES = TOP / "examples"
 NOTEBOOKS = sorted(path.stem for path in EXAMPLES.glob("*.ipynb"))
@@ -69,3 +73,10 @@ def test_a_notebook_is_stored_without_results(name):
     assert code
     assert all(cell["outputs"] == [] and cell["execution_count"] is None for cell in code)
     assert len({cell["id"] for cell in cells(name)}) == len(cells(name))
+
+
+def test_the_page_knows_every_notebook_by_its_title():
+    titles = {name: cells(name)[0]["source"][0] for name in NOTEBOOKS}
+    assert {f"{name}.html": title.strip() for name, title in titles.items()} == {
+        file: f"# {title}" for file, title in LINKED.items()
+    }

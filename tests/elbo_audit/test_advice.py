@@ -1,5 +1,6 @@
 """Does the advice mend the objective? A program follows `report.to_dict()` and audits again."""
 
+import html
 import json
 
 import pytest
@@ -132,6 +133,9 @@ def test_a_report_has_at_most_ten_lines_and_begins_with_the_cause():
         "fails         every batch pays the whole KL: divide it by the number of batches, 468.75"
     )
     assert "the KL counts 468.75 times in an epoch (95 % interval 468.7" in lines[0]
+    shown = report._repr_html_()  # in a notebook
+    assert html.unescape(shown) == f"<pre>{report}</pre>"
+    assert "<" not in shown.removeprefix("<pre>").removesuffix("</pre>")
 
 
 def test_the_line_that_names_the_kl_is_shown(model):

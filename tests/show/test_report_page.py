@@ -122,6 +122,13 @@ def test_every_link_leads_to_a_place_of_the_page_or_to_the_web(page):
         assert address[1:] in page.ids if address.startswith("#") else address.startswith("https://"), address
 
 
+def test_notebooks_that_are_beside_the_page_are_linked_by_their_titles(content, page, tmp_path):
+    (tmp_path / "believe-it.html").touch()
+    with_one = render_page(content, tmp_path)
+    assert {*Page(with_one).addresses} - {*page.addresses} == {"believe-it.html"}
+    assert '<a href="believe-it.html">Do you believe it?</a>' in with_one
+
+
 def test_every_number_of_the_main_table_leads_to_records_or_to_the_reported_number(written):
     text = written[0].read_text(encoding="utf-8")
     table = text[text.index('id="table-accuracy"') :]

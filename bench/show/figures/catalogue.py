@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import html
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -19,7 +21,7 @@ from bench.show.figures import (
     uncertainty,
 )
 from bench.show.figures.figure import Absent, Figure
-from bench.show.figures.style import printed, style
+from bench.show.figures.style import Drawing, printed, style
 from bench.show.inputs import Inputs
 
 FORMATS = ("svg", "png")
@@ -44,6 +46,25 @@ def render(figure: Figure, form: str) -> bytes:
     """Return a figure as a file of a format; equal records give equal bytes."""
     with style():
         return printed(figure.draw(), form)
+
+
+def for_notebook(figure: Figure) -> Drawing:
+    """Return a drawing that a notebook shows, as HTML with its caption or as PNG."""
+    with style():
+        drawing = figure.draw()
+
+    def as_png() -> bytes:
+        with style():
+            return printed(drawing, "png")
+
+    def as_html() -> str:
+        source = f"data:image/png;base64,{base64.b64encode(as_png()).decode()}"
+        picture = f'<img alt="{html.escape(figure.title)}" src="{source}">'
+        return f"<figure>{picture}<figcaption>{html.escape(figure.caption)}</figcaption></figure>"
+
+    # Without pyplot, a notebook shows a figure of matplotlib only by these.
+    vars(drawing).update(_repr_png_=as_png, _repr_html_=as_html)
+    return drawing
 
 
 def write(

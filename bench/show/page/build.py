@@ -23,7 +23,7 @@ from bench.show.page import evidence, sections
 from bench.show.page.content import ReportContent
 from bench.show.page.findings import FINDINGS
 from bench.show.page.grid import PageTable, breakable, coded, page_table, shaded, strip
-from bench.show.page.links import Links, anchor, project_urls, record_anchor
+from bench.show.page.links import NOTEBOOKS, Links, anchor, project_urls, record_anchor
 from bench.show.sentences import all_filled
 from bench.show.tables.choice import candidates
 from bench.show.tables.files import write_tables
@@ -48,7 +48,7 @@ def write_report(
         written = write_tables(content.tables.values(), page.parent / TABLES, others, below)
         if "html" not in forms:
             return written
-        write_atomically(page, render_page(content).encode(), below)
+        write_atomically(page, render_page(content, page.parent).encode(), below)
     first = [figure for figure in content.figures if figure.name == FIRST]
     for figure in first:
         with style():
@@ -56,8 +56,8 @@ def write_report(
     return [page, *(page.parent / SOCIAL for _ in first), *written]
 
 
-def render_page(content: ReportContent) -> str:
-    """Return the page as HTML that needs no other file."""
+def render_page(content: ReportContent, folder: Path | None = None) -> str:
+    """Return the page as HTML that needs no other file; it links the notebooks that are in its folder as HTML."""
     inputs = content.inputs
     reasonings = evidence.reasonings(content)
     claims = [verdict.claim.id for shown in reasonings.values() for verdict, _ in shown]
@@ -79,6 +79,7 @@ def render_page(content: ReportContent) -> str:
             manifests=inputs.results.manifests,
             images=content.images,
             social=f"{site}/{SOCIAL}" if (site := project_urls().get("Page", "").rstrip("/")) else SOCIAL,
+            notebooks={name: title for name, title in NOTEBOOKS.items() if folder and (folder / name).is_file()},
             tables=shown,
             findings=FINDINGS,
             choice=shaded(shown["choice"], candidates(inputs)),

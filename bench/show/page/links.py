@@ -16,6 +16,12 @@ RecordPlace = tuple[str, str, str, str, str, str]
 
 WORKFLOW = ".github/workflows/ci.yml"
 WHEEL = f"bnn_uncertainty_bench-{VERSION}-py3-none-any.whl"
+NOTEBOOKS = {
+    "believe-it.html": "Do you believe it?",
+    "audit-your-loss.html": "Audit your loss",
+    "your-model.html": "Your model in the table",
+}
+"""Titles of the notebooks of `examples`, which CI runs and puts beside the page."""
 ALL_RECORDS = "evidence-records"  # id of the section with all records
 
 
