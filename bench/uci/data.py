@@ -58,6 +58,7 @@ class SetFacts(TomlTable, frozen=True, kw_only=True):
     columns: int
     features: int
     target: int
+    target_sd: float
     splits: Annotated[int, msgspec.Meta(ge=1)]
     hidden: int
     epochs: int
