@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING
 
-from bench.core.version import VERSION
+from bench.core.project import VERSION
 
 if TYPE_CHECKING:
     from bench.api import evaluate, figure, fit, predict, records, table

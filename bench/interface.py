@@ -40,6 +40,8 @@ class Task:
     n_outputs: int  # K classes, or D target dimensions
     n_train: int  # N, the only source of every 1/N in an objective
     n_inputs: int  # length of one row of x
+    hidden: tuple[int, ...] | None = None  # units of hidden layers that the task asks for
+    weight_decay: float = 0.0  # 1/(N s^2) of a prior N(0, s^2), for a method without a prior
 
 
 @dataclass(frozen=True)

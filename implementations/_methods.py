@@ -123,8 +123,13 @@ def member(index: int) -> tuple[int, ...]:
 
 
 def layout_of(task: Task) -> Layout:
-    """Return the network of all methods."""
-    return Layout((task.n_inputs, *WIDTHS, task.n_outputs))
+    """Return the network of all methods, or the one that the task asks for."""
+    return Layout((task.n_inputs, *hidden_of(task), task.n_outputs))
+
+
+def hidden_of(task: Task) -> tuple[int, ...]:
+    """Return the units of the hidden layers."""
+    return WIDTHS if task.hidden is None else task.hidden
 
 
 def module_of(layout: Layout, flat: Tensor) -> nn.Sequential:
@@ -167,6 +172,7 @@ class PlainNetworks(Learner):
         self.recipe, self.layout, self.n_orders, self.seed = recipe, layout_of(task), n_networks, ctx.seed
         starts = [initial(task, ctx, index) for index in range(n_networks)]
         self.training = mlp.Training(mlp.Mlp(learning_rate=recipe.learning_rate), self.layout, _seeds.stacked(starts))
+        self._decay = task.weight_decay
 
     def begin(self, epoch: int, n_steps: int) -> None:
         """See `Learner`."""
@@ -175,7 +181,16 @@ class PlainNetworks(Learner):
 
     def step(self, x: Tensor, y: Tensor) -> Tensor:
         """See `Learner`; returns [M] losses of more than one network."""
-        return self.training.step(x, y)
+        loss = self.differentiate(x, y)
+        self.training.adam.step()
+        return loss
+
+    def differentiate(self, x: Tensor, y: Tensor) -> Tensor:
+        """Write the gradient of the loss and of the weight decay that the task asks for; return the loss."""
+        loss = self.training.differentiate(x, y)
+        if self._decay:
+            self.training.gradient.add_(self.training.flat, alpha=self._decay)
+        return loss
 
     def weights(self) -> Tensor:
         """Return copies of the weights, [M, P]."""

@@ -37,12 +37,12 @@ class McDropout(_methods.Method):
 
     def rebuild(self, arrays: Mapping[str, Tensor], task: Task, seed: int) -> Posterior:
         """Return the posterior with these matrices and biases."""
-        return self.with_dropout().rebuild(arrays, task, seed)
+        return self.with_dropout(task).rebuild(arrays, task, seed)
 
-    def with_dropout(self) -> dropout_fcn.DropoutFcn:
+    def with_dropout(self, task: Task) -> dropout_fcn.DropoutFcn:
         """Return this network as one of `dropout_fcn`: no momentum, so that its velocity is the gradient."""
         return dropout_fcn.DropoutFcn(
-            hidden=_methods.WIDTHS,
+            hidden=_methods.hidden_of(task),
             input_dropout=0.0,
             hidden_dropout=self.dropout,
             negative_slope=0.0,
@@ -59,8 +59,9 @@ class Dropping(_methods.Learner):
         _dense.check_task("mc_dropout", task, "classification")
         self._recipe, self._ctx = recipe, ctx
         flat = _methods.initial(task, ctx)
-        self._training = dropout_fcn.Training(recipe.with_dropout(), _methods.layout_of(task), flat)
+        self._training = dropout_fcn.Training(recipe.with_dropout(task), _methods.layout_of(task), flat)
         self._adam = FlatAdam(flat, self._training.velocity, recipe.learning_rate)
+        self._decay = task.weight_decay
 
     def begin(self, epoch: int, n_steps: int) -> None:
         """See `_methods.Learner`."""
@@ -71,6 +72,8 @@ class Dropping(_methods.Learner):
     def step(self, x: Tensor, y: Tensor) -> Tensor:
         """See `_methods.Learner`."""
         loss, _ = self._training.differentiate(x, y, self._training.masks.random_words(len(y), self._noise))
+        if self._decay:
+            self._training.velocity.add_(self._training.flat, alpha=self._decay)
         self._adam.step()
         return loss
 

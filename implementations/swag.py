@@ -87,7 +87,7 @@ class Visiting(_methods.PlainNetworks):
         """See `_methods.Learner`."""
         if not self._by_sgd:
             return super().step(x, y)
-        loss = self.training.differentiate(x, y)
+        loss = self.differentiate(x, y)
         velocity = self._moments["velocity"].mul_(self._swag.momentum).add_(self.training.gradient)
         self.training.flat.add_(velocity, alpha=-self._swag.swag_rate)
         if self._visits.is_due():

@@ -19,8 +19,8 @@ from typing import NamedTuple, NoReturn
 
 from bench.cli import INTERRUPTED, USAGE
 from bench.core.errors import BenchError, ConfigError, unknown_name
+from bench.core.project import VERSION
 from bench.core.text import as_called, one_line, program
-from bench.core.version import VERSION
 from elbo_audit.errors import AuditError
 
 UNKNOWN_OPTION = re.compile(r"unrecognized arguments: (?P<given>-[\w-]+)")

@@ -1,9 +1,10 @@
-"""Paths of the project's own files, in a clone or in an installed wheel; how to install more."""
+"""The version; paths of the project's own files, in a clone or in an installed wheel; how to install more."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
+VERSION = "0.2.0"  # pyproject.toml reads it here
 _ABOVE = Path(__file__).resolve().parents[2]
 IS_CLONE = (_ABOVE / "pyproject.toml").is_file()
 TOP = _ABOVE if IS_CLONE else _ABOVE / "bench" / "_data"

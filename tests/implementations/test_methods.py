@@ -67,6 +67,46 @@ def test_every_method_has_the_shared_budget(name):
     assert (recipe.epochs, recipe.batch_size) == (Mlp().epochs, Mlp().batch_size)
 
 
+OWN_NETWORK = Task("classification", n_outputs=3, n_train=40, n_inputs=5, hidden=(6,))
+N_WEIGHTS = 6 * 5 + 6 + 3 * 6 + 3  # of its two layers
+
+
+@pytest.mark.parametrize("name", of_group("methods"))
+def test_a_task_may_ask_for_its_own_network(name):
+    train = rows(40, 5, n_outputs=3)
+    posterior = class_of(name)(epochs=1).fit(train, OWN_NETWORK, whole_epochs(0))
+    again = class_of(name)(epochs=1).rebuild(posterior.arrays(), OWN_NETWORK, 0)
+    for one in (posterior, again):
+        assert one.predict(train.x, range(1), train.rows).log_probs.shape == (1, 40, 3)
+    sizes = [value.shape[-1] for value in posterior.arrays().values() if value.dim()]
+    assert N_WEIGHTS in (*sizes, sum(value.numel() for value in posterior.arrays().values()))
+
+
+DECAY = 1e6
+
+
+def one_step(name, **options):
+    """Return the weights of a method without a prior before and after one step under a large weight decay."""
+    task, train = dataclasses.replace(OWN_NETWORK, weight_decay=DECAY), in_double(rows(40, 5, n_outputs=3))
+    fits = [class_of(name)(epochs=n, batch_size=40, **options).fit(train, task, double_context(3)) for n in (0, 1)]
+    found = [{name: value.flatten() for name, value in fit.arrays().items()} for fit in fits]
+    return [one.get("mean", torch.cat(list(one.values()))) for one in found]
+
+
+@pytest.mark.parametrize(("name", "options"), [("deep_ensemble", {}), ("swag", {"swag_epochs": 0}), ("mc_dropout", {})])
+def test_a_task_may_ask_for_weight_decay(name, options):
+    """Adam's first step has the length of its rate and the sign of the gradient, which is now that of the weight."""
+    start, end = one_step(name, **options)
+    # tolerance: Adam divides g by |g| + 1e-8, and |g| >= 10^6 |w| - 1 with |w| > 1e-5
+    torch.testing.assert_close(end - start, -1e-3 * start.sign(), rtol=1e-8, atol=0)
+
+
+def test_swags_steps_of_sgd_have_the_weight_decay():
+    """At the rate 1 / decay, a step leaves -g / decay of w; g, a mean cross-entropy's gradient, is below 1 here."""
+    start, end = one_step("swag", swag_epochs=1, swag_rate=1 / DECAY)
+    assert end.abs().max() < 1 / DECAY < start.abs().max()
+
+
 @given(st.integers(1, 30), st.integers(1, 500))
 def test_weights_are_kept_as_often_as_asked_or_after_every_step(per_epoch, n_steps):
     visits = Visits(per_epoch)

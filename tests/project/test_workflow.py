@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from bench.core.version import VERSION
+from bench.core.project import VERSION
 from bench.show.page.links import WHEEL, WORKFLOW, project_urls, published_links
 from bench.show.tables.files import update_readme
 

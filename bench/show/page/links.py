@@ -6,9 +6,8 @@ import re
 import tomllib
 from collections.abc import Mapping, Sequence
 
-from bench.core.project import IS_CLONE, TOP
+from bench.core.project import IS_CLONE, TOP, VERSION
 from bench.core.records import Record
-from bench.core.version import VERSION
 from bench.show.table import of_claim, of_document
 
 RecordPlace = tuple[str, str, str, str, str, str]

@@ -1,3 +1,0 @@
-"""The version of the suite; pyproject.toml reads it here."""
-
-VERSION = "0.2.0"
