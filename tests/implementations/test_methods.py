@@ -104,7 +104,7 @@ def test_a_task_may_ask_for_weight_decay(name, options):
 def test_swags_steps_of_sgd_have_the_weight_decay():
     """At the rate 1 / decay, a step leaves -g / decay of w; g, a mean cross-entropy's gradient, is below 1 here."""
     start, end = one_step("swag", swag_epochs=1, swag_rate=1 / DECAY)
-    # tolerance: a step that forgets the decay moves no weight by more than g / decay, so start stays far above the bound
+    # tolerance: a step that forgets the decay moves no weight by more than g / decay: it would end far above the bound
     assert end.abs().max() < 1 / DECAY < start.abs().max()
 
 
