@@ -1,0 +1,220 @@
+"""What a printed mean over splits says, and whether our runs give it.
+
+A run is one training seed on all splits of a set; its number is the mean over splits. Fixed before any run:
+
+- On the author's splits, a printed mean is judged as one more run of ours (`comparison.against_reported`): the splits
+  are the same, so seeds alone scatter. It takes `ENOUGH` runs. With D the distance to the nearest number that prints
+  so, E to the farthest, h the half-width of the 95 % interval for one more run, and M the margin: contradicted if the
+  p-value, adjusted by Holm over the column's values that can be tested, is below `ALPHA`; confirmed if E + h <= M; else
+  no single run can tell.
+- M is `MARGIN_SHARE` of the author's standard deviation over splits, in his run `MARGIN_RUN`.
+- Where the author's result of every split is known, ours are paired with them.
+- A mean over other splits is compared by the corrected resampled t (Nadeau and Bengio 2003, Machine Learning 52): test
+  parts overlap and training parts more so, so the variance of a mean over n splits is s^2 (1/n + n_test / n_train).
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+from bench.judge.comparison import (
+    ALPHA,
+    CANNOT_TELL,
+    CONFIRMED,
+    CONTRADICTED,
+    ENOUGH,
+    Estimate,
+    Reported,
+    against_reported,
+    holm_over,
+    paired,
+)
+from bench.judge.samples import Samples
+from bench.judge.stats.rule import NOT_RUN, TOO_FEW
+from bench.uci.data import facts, splits
+from bench.uci.published import Column, Printed, author, kind_by_size, printed, spread, tables
+
+MARGIN_RUN = "grid2018"
+MARGIN_SHARE = 0.1
+NOT_COMPARABLE = "not comparable"
+Runs = Mapping[int, Mapping[int, float]]  # by training seed, the number of each split
+
+
+class PairedSplits(NamedTuple):
+    """Our number of each split (the mean over seeds) minus the author's."""
+
+    estimate: Estimate  # as if splits were independent; its p is of the plain paired t
+    correlation: float  # over splits; nan if one side does not vary
+    corrected_p: float  # by the corrected resampled t
+
+
+@dataclass(frozen=True)
+class TableVerdict:
+    """The outcome of a printed value."""
+
+    printed: Printed
+    outcome: str
+    reason: str = ""  # why it is not comparable, or that the difference is small
+    ours: Samples = field(default_factory=Samples)  # the mean over splits of each run
+    estimate: Estimate | None = None  # without spread for one run
+    p_adjusted: float | None = None
+    margin: float | None = None
+    by_split: PairedSplits | None = None
+
+
+def margin(name: str, metric: str) -> float | None:
+    """Return the difference that would matter in a set's RMSE or log-likelihood (rmse, ll); None for other sets."""
+    known = spread(MARGIN_RUN, name, metric)
+    return None if known is None else MARGIN_SHARE * known.sd
+
+
+def metric_of(one: Printed, column: Column) -> str | None:
+    """Return the metric of `scores.METRICS` that a printed value is; None if the source leaves that open."""
+    if one.metric == "rmse":
+        return "rmse"
+    return {"mixture": "ll_mixture", "gaussian": "ll_gaussian"}.get(column.likelihood)
+
+
+def in_words(one: Printed) -> str:
+    """Say what a printed value truly is."""
+    column = tables().columns[one.column]
+    epochs = column.epochs_protein if one.set.startswith("protein") else column.epochs
+    likelihood = {"mixture": "mixture", "gaussian": "one Gaussian"}.get(column.likelihood, "likelihood not stated")
+    parts = [
+        f"{one.quantity} {one.value}",
+        f"mean of {one.n_splits} splits ({column.splits})" if one.n_splits > 1 else "one split",
+        f"+- {one.error} is {_kind(one, column)}" if one.error else "no error",
+        column.prediction if one.metric == "rmse" else likelihood,
+        f"{epochs} epochs" if epochs else "epochs not stated",
+        f"tuned on {column.tuned}" if column.tuned != "not stated" else "tuning not stated",
+    ]
+    return ", ".join(parts)
+
+
+def _kind(one: Printed, column: Column) -> str:
+    """Return se or sd: as known, else by the size of the column's errors; the rules know single errors."""
+    if column.error in ("se", "sd"):
+        return column.error
+    kind = kind_by_size(other for other in printed() if other.column == one.column)
+    return "unclear" if kind is None else f"of the size of a {kind}"
+
+
+def printed_sd(one: Printed, column: Column) -> float | None:
+    """Return the standard deviation over splits behind a printed error; None if its kind or the error is unknown."""
+    kind = _kind(one, column)
+    if not one.error or kind == "unclear":
+        return None
+    return float(one.error) * (math.sqrt(one.n_splits) if kind.endswith("se") else 1.0)
+
+
+def reported(one: Printed) -> Reported:
+    """Return the interval of the numbers that print as the value, as an RMSE or log-likelihood."""
+    half = 0.5 * 10.0 ** -len(one.value.partition(".")[2])
+    return Reported(one.number - half, one.number + half)
+
+
+def judge_column(name: str, ours: Mapping[tuple[str, str], Runs]) -> list[TableVerdict]:
+    """Judge every value of a printed column.
+
+    Args:
+        name: of the column, as in reported.toml.
+        ours: the runs of our fits that the column is compared with, by set and metric of `scores.METRICS`.
+    """
+    column = tables().columns[name]
+    found = [judge(one, column, ours) for one in printed() if one.column == name and one.set in facts()]
+    tested = {place: one.estimate for place, one in enumerate(found) if one.ours.n >= ENOUGH or is_elsewhere(column)}
+    adjusted = holm_over(tested)
+    return [_concluded(one, adjusted[place]) if place in adjusted else one for place, one in enumerate(found)]
+
+
+def is_elsewhere(column: Column) -> bool:
+    """Return whether a column's values are means over other splits than the author's."""
+    return column.splits != "author"
+
+
+def judge(one: Printed, column: Column, ours: Mapping[tuple[str, str], Runs]) -> TableVerdict:
+    """Return the verdict of one value, of which only `judge_column` knows the adjusted p-value."""
+    metric = metric_of(one, column)
+    if column.obtained != "read" or metric is None or column.prediction == "median over splits":
+        reason = "quoted, not read" if column.obtained != "read" else "which likelihood, or which mean, is not stated"
+        return TableVerdict(one, NOT_COMPARABLE, reason)
+    if column.naval_target != 16 and one.set == "naval-propulsion-plant":
+        return TableVerdict(one, NOT_COMPARABLE, "another target")
+    runs = ours.get((one.set, metric), {})
+    if not runs:
+        return TableVerdict(one, NOT_RUN)
+    means = Samples({seed: statistics.fmean(values.values()) for seed, values in sorted(runs.items())})
+    over_seeds = _mean_over_seeds(runs)
+    room = margin(one.set, one.metric)
+    theirs = author().get((column.run, one.set, one.metric))
+    by_split = None if theirs is None else pair(one.set, theirs, over_seeds)
+    if is_elsewhere(column):
+        sd = printed_sd(one, column)
+        if sd is None:
+            return TableVerdict(one, NOT_COMPARABLE, "other splits, and no error that is known", means)
+        return TableVerdict(one, CANNOT_TELL, "", means, resampled(one, sd, over_seeds), None, room)
+    if means.n < 2:
+        return TableVerdict(one, TOO_FEW, "", means, _distance(means, reported(one)), None, room, by_split)
+    return TableVerdict(one, TOO_FEW, "", means, against_reported(means, reported(one)), None, room, by_split)
+
+
+def _mean_over_seeds(runs: Runs) -> dict[int, float]:
+    shared = set.intersection(*(set(values) for values in runs.values()))
+    return {split: statistics.fmean(values[split] for values in runs.values()) for split in sorted(shared)}
+
+
+def _distance(means: Samples, report: Reported) -> Estimate:
+    only = means.values[0]
+    return Estimate(means, Samples(), max(0.0, report.low - only, only - report.high), 0.0, 0, has_spread=False)
+
+
+def _concluded(one: TableVerdict, p: float) -> TableVerdict:
+    """Return the verdict with its outcome, from its adjusted p-value."""
+    assert one.estimate is not None
+    half, room = one.estimate.half_width() or 0.0, one.margin or 0.0
+    if one.estimate.second.n:
+        is_equal = one.estimate.equivalence_p(room) < ALPHA
+    else:
+        low, high, *_ = reported(one.printed)
+        ours = statistics.fmean(one.ours.values)
+        is_equal = max(abs(low - ours), abs(high - ours)) + half <= room
+    outcome = CONTRADICTED if p < ALPHA else CONFIRMED if is_equal else CANNOT_TELL
+    is_small = outcome == CONTRADICTED and abs(one.estimate.difference) <= room
+    return replace(one, outcome=outcome, p_adjusted=p, reason="by less than the margin" if is_small else "")
+
+
+def pair(name: str, theirs: Mapping[int, float], ours: Mapping[int, float]) -> PairedSplits | None:
+    """Pair the numbers of each split; None for fewer than three splits that both have."""
+    estimate = paired(theirs, ours)
+    if estimate is None or estimate.n < 3 or not estimate.has_spread:
+        return None
+    first, second = estimate.first, estimate.second
+    varies = bool(first.sd) and bool(second.sd)
+    correlation = statistics.correlation(first.values, second.values) if varies else math.nan
+    wider = math.sqrt(1 + estimate.n * held_out_ratio(name))
+    return PairedSplits(estimate, correlation, replace(estimate, error=estimate.error * wider).p)
+
+
+def held_out_ratio(name: str) -> float:
+    """Return the test rows of a split for each training row."""
+    split = splits(name)[0]
+    return len(split.test) / len(split.train)
+
+
+def resampled(one: Printed, sd: float, ours: Mapping[int, float]) -> Estimate:
+    """Compare our mean over splits with a mean over other splits, whose standard deviation over splits is `sd`.
+
+    Both means have the corrected variance; the degrees of freedom are Welch's.
+    """
+    values = Samples(dict(ours))
+    assert values.sd is not None, "at least two splits"
+    share = held_out_ratio(one.set)
+    parts = [(own**2 * (1 / n + share), n - 1) for own, n in ((values.sd, values.n), (sd, one.n_splits))]
+    error = math.sqrt(sum(variance for variance, _ in parts))
+    below = sum(variance**2 / freedom for variance, freedom in parts)
+    difference = one.number - statistics.fmean(values.values)
+    return Estimate(values, Samples.of([one.number]), difference, error, error**4 / below if below else math.inf)
