@@ -21,6 +21,7 @@ from torch import Tensor, nn
 
 from bench.interface import Context, Posterior, Split, Task
 from implementations import _dense, _methods
+from implementations._module_learner import ModuleLearner
 
 
 @dataclass(frozen=True)
@@ -36,7 +37,7 @@ class BayesianTorchMlp(_methods.GaussianMethod):
         return _methods.learn(Reparameterised(self, task, ctx), self, train, ctx)
 
 
-class Reparameterised(_methods.ModuleLearner):
+class Reparameterised(ModuleLearner):
     """The library's layers in training."""
 
     def __init__(self, recipe: BayesianTorchMlp, task: Task, ctx: Context) -> None:
@@ -58,7 +59,7 @@ class Reparameterised(_methods.ModuleLearner):
         self._recipe, self._task = recipe, task
 
     def loss(self, x: Tensor, y: Tensor) -> Tensor:
-        """See `_methods.ModuleLearner`."""
+        """See `ModuleLearner`."""
         fit = nn.functional.cross_entropy(self.net(x), y)
         if self._recipe.whole_kl:
             return fit + torch.stack([whole_kl(layer) for layer in self._layers]).sum() / self._task.n_train

@@ -22,6 +22,7 @@ from torch import Tensor, nn
 from bench.core.errors import check_known
 from bench.interface import Context, Posterior, Split, Task
 from implementations import _dense, _methods
+from implementations._module_learner import ModuleLearner
 
 REDUCTIONS = ("mean", "sum")
 
@@ -44,7 +45,7 @@ class TorchbnnMlp(_methods.GaussianMethod):
         return _methods.learn(BayesLinears(self, task, ctx), self, train, ctx)
 
 
-class BayesLinears(_methods.ModuleLearner):
+class BayesLinears(ModuleLearner):
     """The library's layers in training."""
 
     def __init__(self, recipe: TorchbnnMlp, task: Task, ctx: Context) -> None:
@@ -60,7 +61,7 @@ class BayesLinears(_methods.ModuleLearner):
         self._kl_weight = recipe.kl_weight or 1 / task.n_train
 
     def loss(self, x: Tensor, y: Tensor) -> Tensor:
-        """See `_methods.ModuleLearner`."""
+        """See `ModuleLearner`."""
         kl: Tensor = self._kl(self.net).sum()
         return nn.functional.cross_entropy(self.net(x), y) + self._kl_weight * kl
 
