@@ -10,8 +10,9 @@ import sys
 
 import grimp
 
-from bench.core.files import with_block, write_atomically
+from bench.core.files import write_atomically
 from bench.core.project import TOP
+from bench.show.tables.files import with_block
 
 PAGE = TOP / "docs" / "architecture.md"
 MARKS = ("<!-- diagram -->\n", "\n<!-- end of diagram -->")

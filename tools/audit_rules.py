@@ -5,10 +5,11 @@ tests/judge/test_audit_rules.py checks that the page has today's list.
 
 from __future__ import annotations
 
-from bench.core.files import with_block, write_atomically
+from bench.core.files import write_atomically
 from bench.core.project import TOP
 from bench.judge.audit.documents import Fact, facts, shown_mistakes
 from bench.judge.audit.rules import RULES
+from bench.show.tables.files import with_block
 
 PAGE = TOP / "docs" / "audit.md"
 MARKS = ("<!-- rules -->\n\n", "\n\n<!-- /rules -->")

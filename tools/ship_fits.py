@@ -16,7 +16,7 @@ import torch
 
 from bench.cli.main import Parser, guarded
 from bench.cli.options import given_folder
-from bench.core.files import with_block, write_atomically
+from bench.core.files import write_atomically
 from bench.core.fits import read_posterior
 from bench.core.project import RESULTS, TOP
 from bench.core.store import Store
@@ -25,6 +25,7 @@ from bench.interface import Posterior
 from bench.measure.measuring import categorical, draws_of
 from bench.measure.metrics.draws import DrawSummary, concatenate, reduce_draws
 from bench.show.predict import fits
+from bench.show.tables.files import with_block
 
 APPROACHES = ("mlp", "linear_bbb", "pyro_random_module")
 RECIPES = ("published", "corrected")

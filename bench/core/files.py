@@ -35,19 +35,6 @@ def corrupt(where: str, found: str, expected: str, remedy: str = "") -> DataCorr
     return DataCorrupt(one_line(text))
 
 
-def with_block(path: Path, begin: str, end: str, block: str) -> bytes:
-    """Return a file's bytes with a new block between two marks, for `write_atomically`.
-
-    Raises:
-        StoreError: a mark is missing.
-    """
-    before, first, rest = path.read_text(encoding="utf-8").partition(begin)
-    _, last, after = rest.partition(end)
-    if not (first and last):
-        raise StoreError(f"{path}: expected {begin!r}, then {end!r}; put the marks where the block belongs")
-    return f"{before}{begin}{block}{end}{after}".encode()
-
-
 def reason(error: Exception) -> str:
     """Return an error's text; the system's has no number and no path, which the caller names."""
     return (isinstance(error, OSError) and error.strerror) or str(error) or type(error).__name__

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from bench.core.errors import ConfigError, unknown_name
+from bench.core.errors import ConfigError, StoreError, unknown_name
 from bench.core.files import reason, write_atomically
 from bench.show.table import Table
 from bench.show.tables.render import escape, markdown_grid, render
@@ -30,6 +30,19 @@ def write_tables(
             write_atomically(path, render(table, form).encode(), below)
             written.append(path)
     return written
+
+
+def with_block(path: Path, begin: str, end: str, block: str) -> bytes:
+    """Return a file's bytes with a new block between two marks, for `write_atomically`.
+
+    Raises:
+        StoreError: a mark is missing.
+    """
+    before, first, rest = path.read_text(encoding="utf-8").partition(begin)
+    _, last, after = rest.partition(end)
+    if not (first and last):
+        raise StoreError(f"{path}: expected {begin!r}, then {end!r}; put the marks where the block belongs")
+    return f"{before}{begin}{block}{end}{after}".encode()
 
 
 def update_readme(
