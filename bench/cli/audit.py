@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import dataclasses
 import json
+import sys
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from bench.cli import FAILED, INCOMPLETE
@@ -20,7 +22,7 @@ from bench.data.torchvision_shim import make_importable
 from bench.judge.ablation.derived_metrics import read_all
 from bench.judge.ablation.effects import Numbers
 from bench.judge.audit.approach import audit_approach
-from bench.judge.audit.check import approaches_of, check_approach
+from bench.judge.audit.check import CheckLine, approaches_of, check_approach
 from bench.judge.audit.data import audit_data
 from bench.judge.audit.documents import DOCUMENTS, audit_documents
 from bench.judge.audit.findings import OUTCOMES, Finding
@@ -115,18 +117,32 @@ def _check_one(arguments: argparse.Namespace, given: str) -> int:
     if not given.endswith(OUTSIDE) and not Path(given).is_dir():
         check_known("part or approach", [*PARTS, *manifests()], given)
     counts: Counter[str] = Counter()
-    everything = []
+    everything, told = [], set[str]()
     for name in approaches_of(given):
-        for line in check_approach(name):
+        for line in _apart(check_approach(name)):
             counts[line.outcome] += 1
             everything.append({"approach": name, **dataclasses.asdict(line)})
             if not arguments.json:
-                print(shown(*check_lines(line, arguments.all)), flush=True)
+                heading, *details = check_lines(line, arguments.all)
+                print(shown(f"{heading}  as above") if line.detail in told else shown(heading, *details), flush=True)
+            if line.outcome == "failed":
+                told.add(line.detail)
     if arguments.json:
         print(json.dumps(everything, indent=1))
     else:
         print("\n" + ", ".join(f"{number} {outcome}" for outcome, number in counts.items()))
     return FAILED if counts["failed"] else 0
+
+
+def _apart(lines: Iterable[CheckLine]) -> Iterator[CheckLine]:
+    """Yield the lines; what the approach's own code prints meanwhile goes to the error stream."""
+    found = iter(lines)
+    while True:
+        with contextlib.redirect_stdout(sys.stderr):
+            line = next(found, None)
+        if line is None:
+            return
+        yield line
 
 
 def _audit_parts(arguments: argparse.Namespace) -> int:

@@ -79,9 +79,9 @@ class ModuleApproach(Approach):
         return self.posterior(net, seed)
 
 
-def _number(loss: float) -> float:
+def _number(loss: float | Tensor) -> float:
     try:
-        return float(loss)  # a user's code may return anything
+        return float(loss.detach() if isinstance(loss, Tensor) else loss)  # a user's code may return anything
     except (TypeError, ValueError, RuntimeError) as error:  # PyTorch's error for a tensor of several numbers
         what = f"train_epoch returns {type(loss).__name__}, which is no single number"
         raise ConfigError(f"{what}; let it return the loss of the epoch") from error

@@ -3,6 +3,7 @@
 import argparse
 import dataclasses
 import errno
+import json
 import re
 import runpy
 import shutil
@@ -13,7 +14,7 @@ import torch
 from torch import nn
 
 import bench
-from bench.cli import USAGE
+from bench.cli import FAILED, USAGE
 from bench.cli.ending import ending
 from bench.cli.main import main
 from bench.core.project import OWN
@@ -41,6 +42,32 @@ def test_a_new_approach_passes_every_check_and_runs(tmp_path, capsys, monkeypatc
     how = ["--approach-path", "mine here", "--profile", "smoke", "--results", "my-try", "--executor", "inline"]
     assert main(["run", "my_cnn", *how, "--quiet"]) == 0
     assert "wiring fine: 1 of 1" in capsys.readouterr().out
+
+
+def test_one_cause_of_many_failures_is_told_once_and_what_the_code_prints_is_no_part_of_the_report(tmp_path, capsys):
+    assert main(["new", "my_cnn", "--to", str(tmp_path)]) == 0
+    path = tmp_path / "my_cnn.py"
+    code = (
+        path.read_text()
+        .replace("            nn.Dropout(0.25),\n", "")
+        .replace("total = 0.0", "total = print('hello') or 0.0")
+    )
+    path.write_text(code.replace("loss.item()", "loss"))  # a tensor with a gradient is a number, too
+    capsys.readouterr()
+    assert main(["audit", str(path)]) == FAILED
+    answer = capsys.readouterr()
+    assert answer.out.count("give it one, or set noise") == 1
+    assert (
+        answer.out.count("  as above") == answer.out.count("\nfailed") > 1
+    )  # the first says it, a last is not measured
+    assert "asked:" not in answer.out
+    assert "to do:" not in answer.out
+    assert "hello" in answer.err
+    assert "hello" not in answer.out
+    assert main(["audit", str(path), "--json"]) == FAILED
+    assert {line["detail"] for line in json.loads(capsys.readouterr().out) if line["outcome"] == "failed"} == {
+        'the network has no nn.Dropout (F.dropout is not seen): give it one, or set noise = "none"'
+    }
 
 
 @pytest.mark.parametrize("there", ["my_cnn.py", "my_cnn.toml"])

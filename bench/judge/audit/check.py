@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench.core.errors import BenchError, BrokenApproach, ContractViolation
+from bench.core.errors import BenchError, BrokenApproach, ConfigError, ContractViolation
 from bench.judge.audit.approach import audit_approach
 from bench.judge.contract import CHECKS, ApproachUnderTest, ContractCheck
 from bench.plan import plugins, registry
@@ -87,6 +87,8 @@ def _contract(check: ContractCheck, subject: ApproachUnderTest, recipe: str) -> 
         return CheckLine("contract", check.name, recipe, "not applicable", detail)
     try:
         check.run(subject)
+    except ConfigError as error:  # says itself what to do
+        return CheckLine("contract", check.name, recipe, "failed", _reason(error, subject.name))
     except Exception as error:  # noqa: BLE001 - whatever another's code raises is a failed check with its reason
         detail = f"{_reason(error, subject.name)} (asked: {check.asks})"
         return CheckLine("contract", check.name, recipe, "failed", detail, check.remedy)
