@@ -7,9 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import io
-import math
 import warnings
-from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,20 +17,21 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from bench.core.errors import ConfigError, ContractViolation, Diverged, check_known
+from bench.core.errors import ConfigError, ContractViolation, check_known
 from bench.core.metric_table import N_CLASSES
 from bench.core.precision import check_device
 from bench.core.project import RESULTS, usual_results
 from bench.core.reasons import in_words
 from bench.core.text import one_line
 from bench.data.splits import load_split, toy_split
-from bench.interface import Context, Noise, Posterior, Split, Task
+from bench.interface import Noise, Posterior, Split, Task
 from bench.measure.measuring import draws_of, first_rows, predict_split
 from bench.measure.metrics.arrays import Labels, as_labels
 from bench.measure.metrics.draws import draw_hits, reduce_draws
 from bench.measure.metrics.evaluate import MetricArrays, MetricValues, MissingMetrics, evaluate_classification
 from bench.plan import recipes
 from bench.plan.registry import manifest
+from bench.run.own import FitAlone, Tell
 from bench.show.frame import folder_frame
 from bench.show.predict import fits
 from bench.show.predict.normalise import normalise
@@ -47,9 +46,6 @@ NORMALISED = 1e-3  # largest allowed difference between 1 and the sum of a row's
 
 Answers = Tensor | NDArray[np.generic]
 """Probabilities [N, K], or log-probabilities of S draws [S, N, K], nats."""
-
-Tell = Callable[[int, Mapping[str, float]], object]
-"""Called after each epoch with its number, from 1, and the numbers that the approach reports."""
 
 
 def fit(
@@ -90,7 +86,7 @@ def fit(
     check_device(device)
     place = torch.device(device)
     train = dataclasses.replace(train, x=train.x.to(place), y=train.y.to(place))
-    return made.fit(train, task, _FitAlone(seed, place, budget.steps_per_epoch, tell))
+    return made.fit(train, task, FitAlone(seed, place, budget.steps_per_epoch, tell))
 
 
 def evaluate(
@@ -262,29 +258,3 @@ def _log_probabilities(answers: Tensor) -> Tensor:
     if not bool((probs >= 0).all()) or not bool((probs.sum(1) - 1).abs().max() <= NORMALISED):
         raise ConfigError("answers [N, K] must be probabilities: none negative, each row with the sum 1")
     return (probs / probs.sum(1, keepdim=True)).log().unsqueeze(0)
-
-
-class _FitAlone(Context):
-    """A context for a fit in this process: without checkpoints, without measurements, and it stores nothing."""
-
-    def __init__(self, seed: int, device: torch.device, steps_per_epoch: int | None, tell: Tell | None) -> None:
-        """Take the run seed, the device, the largest number of steps in an epoch (None: no limit), and `tell`."""
-        self.seed, self.device, self.steps_per_epoch, self._tell = seed, device, steps_per_epoch, tell
-
-    def epoch_end(
-        self,
-        epoch: int,
-        trace: Mapping[str, float],
-        posterior: Callable[[], Posterior],
-        state: Callable[[], Mapping[str, Tensor]],
-    ) -> None:
-        """See `Context.epoch_end`."""
-        del posterior, state
-        for name, value in trace.items():
-            if not math.isfinite(value):
-                raise Diverged(f"{name} is {value} in epoch {epoch}; a smaller learning rate may help")
-        if self._tell is not None:
-            self._tell(epoch, trace)
-
-    def restore(self) -> None:
-        """See `Context.restore`."""

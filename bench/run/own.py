@@ -9,8 +9,9 @@ from __future__ import annotations
 import copy
 import itertools
 import json
+import math
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
@@ -21,9 +22,12 @@ from torch.optim import Optimizer
 from torch.utils.data import DataLoader, TensorDataset
 
 from bench.core.canonical import stream_seed
-from bench.core.errors import ConfigError
+from bench.core.errors import ConfigError, Diverged
 from bench.core.streams import own_noise, row_bits
 from bench.interface import Approach, Categorical, Context, Posterior, Split, Task
+
+Tell = Callable[[int, Mapping[str, float]], object]
+"""Called after each epoch with its number, from 1, and the numbers that the approach reports."""
 
 Batches = DataLoader[tuple[Tensor, ...]]  # of x [B, n_inputs] and y int64 [B]
 CHANNELS = (nn.Dropout1d, nn.Dropout2d, nn.Dropout3d)  # drop whole channels; nn.Dropout drops single numbers
@@ -203,3 +207,29 @@ def row_dropout(net: nn.Module, seed: int, draw: int, rows: Tensor) -> Iterator[
         for each in dropping:
             hooks.enter_context(each.register_forward_hook(drop))
         yield
+
+
+class FitAlone(Context):
+    """A context for a fit in this process: without checkpoints, without measurements, and it stores nothing."""
+
+    def __init__(self, seed: int, device: torch.device, steps_per_epoch: int | None, tell: Tell | None) -> None:
+        """Take the run seed, the device, the largest number of steps in an epoch (None: no limit), and `tell`."""
+        self.seed, self.device, self.steps_per_epoch, self._tell = seed, device, steps_per_epoch, tell
+
+    def epoch_end(
+        self,
+        epoch: int,
+        trace: Mapping[str, float],
+        posterior: Callable[[], Posterior],
+        state: Callable[[], Mapping[str, Tensor]],
+    ) -> None:
+        """See `Context.epoch_end`."""
+        del posterior, state
+        for name, value in trace.items():
+            if not math.isfinite(value):
+                raise Diverged(f"{name} is {value} in epoch {epoch}; a smaller learning rate may help")
+        if self._tell is not None:
+            self._tell(epoch, trace)
+
+    def restore(self) -> None:
+        """See `Context.restore`."""
