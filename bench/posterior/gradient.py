@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -101,69 +102,67 @@ class _Group:
     def __init__(self, target: Target, columns: Tensor, n_chains: int) -> None:
         self._target, network = target, target.network
         n_rows = len(target.x)
-        self._is_tanh = network.activation == "tanh"
         self._x = target.x.expand(n_chains, -1, -1)
         self._columns = columns.expand(n_chains, -1, -1)
         self._weights = torch.empty(n_chains, network.n_parameters)
         self._gradient = torch.empty(n_chains, network.n_parameters)
-        self._layers = _views(network, self._weights)
-        self._gradients = _views(network, self._gradient)
+        layers, gradients = _views(network, self._weights), _views(network, self._gradient)
+        self._matrices = [matrix for matrix, _ in layers]
+        self._matrix_gradients = [matrix for matrix, _ in gradients]
         self._hidden = torch.empty(n_chains, network.n_hidden, n_rows)
         self._flowing = torch.empty(n_chains, network.n_hidden, n_rows)
         self._outputs = torch.empty(n_chains, network.n_outputs, n_rows)
         self._nll = torch.empty(n_chains, dtype=torch.float64)
+        # the arguments of the passes, arrays of the same memory
+        is_tanh = network.activation == "tanh"
+        biases = [bias.numpy() for _, bias in layers]
+        bias_gradients = [bias.numpy() for _, bias in gradients]
+        hidden, flowing, nll = self._hidden.numpy(), self._flowing.numpy(), self._nll.numpy()
+        self._activate = partial(passes.activate, hidden, biases[0], is_tanh)
+        self._flow = partial(passes.differentiate, flowing, hidden, is_tanh, bias_gradients[0])
+        above = (self._outputs.numpy(), biases[-1], target.y.numpy())
+        if network.kind == "classification":
+            self._judge = partial(passes.classify, *above, target.counts.numpy(), nll, bias_gradients[-1])
+        else:
+            log_noise, noise_gradient = self._weights[:, -1].numpy(), self._gradient[:, -1].numpy()
+            self._judge = partial(passes.regress, *above, log_noise, nll, bias_gradients[-1], noise_gradient)
 
     def trajectory(
         self, z: Tensor, momentum: Tensor, gradient: Tensor, energy: Tensor, step: float, n_steps: int
     ) -> Callable[[], None]:
         """Return the task that moves z, momentum and gradient [C, P] in place and writes the energy [C]."""
+        target = self._target
+        moved = [value.numpy() for value in (z, momentum, self._gradient, self._weights, target.scales, target.centres)]
 
         def move() -> None:
             momentum.add_(gradient, alpha=-step / 2)
             z.add_(momentum, alpha=step)
-            torch.addcmul(self._target.centres, z, self._target.scales, out=self._weights)
+            torch.addcmul(target.centres, z, target.scales, out=self._weights)
             for number in range(1, n_steps + 1):
                 self._differentiate()
                 is_last = number == n_steps
-                self._move(z, momentum, step / 2 if is_last else step, 0.0 if is_last else step)
+                passes.move(*moved, 1 / target.temperature, step / 2 if is_last else step, 0.0 if is_last else step)
             gradient.copy_(self._gradient)
-            energy.copy_(self._nll + z.double().square().sum(-1) / 2).div_(self._target.temperature)
+            energy.copy_(self._nll + z.double().square().sum(-1) / 2).div_(target.temperature)
 
         return move
 
-    def _move(self, z: Tensor, momentum: Tensor, kick: float, drift: float) -> None:
-        passes.move(
-            *(value.numpy() for value in (z, momentum, self._gradient, self._weights)),
-            *(self._target.scales.numpy(), self._target.centres.numpy()),
-            *(1 / self._target.temperature, kick, drift),
-        )
-
     def _differentiate(self) -> None:
         """Write the summed NLL of the weights, and its gradient."""
-        (matrix, bias), (matrix_gradient, bias_gradient) = self._layers[0], self._gradients[0]
-        if len(self._layers) == 1:
+        matrix, matrix_gradient = self._matrices[0], self._matrix_gradients[0]
+        if len(self._matrices) == 1:
             torch.bmm(matrix, self._columns, out=self._outputs)
-            self._differentiate_outputs(bias, bias_gradient)
+            self._judge()
             torch.bmm(self._outputs, self._x, out=matrix_gradient)
             return
         torch.bmm(matrix, self._columns, out=self._hidden)
-        passes.activate(self._hidden.numpy(), bias.numpy(), self._is_tanh)
-        (upper, upper_bias), (upper_gradient, upper_bias_gradient) = self._layers[1], self._gradients[1]
-        torch.bmm(upper, self._hidden, out=self._outputs)
-        self._differentiate_outputs(upper_bias, upper_bias_gradient)
-        torch.bmm(self._outputs, self._hidden.mT, out=upper_gradient)
-        torch.bmm(upper.mT, self._outputs, out=self._flowing)
-        passes.differentiate(self._flowing.numpy(), self._hidden.numpy(), self._is_tanh, bias_gradient.numpy())
+        self._activate()
+        torch.bmm(self._matrices[1], self._hidden, out=self._outputs)
+        self._judge()
+        torch.bmm(self._outputs, self._hidden.mT, out=self._matrix_gradients[1])
+        torch.bmm(self._matrices[1].mT, self._outputs, out=self._flowing)
+        self._flow()
         torch.bmm(self._flowing, self._x, out=matrix_gradient)
-
-    def _differentiate_outputs(self, bias: Tensor, bias_gradient: Tensor) -> None:
-        y = self._target.y.numpy()
-        outputs, nll = self._outputs.numpy(), self._nll.numpy()
-        if self._target.network.kind == "classification":
-            passes.classify(outputs, bias.numpy(), y, self._target.counts.numpy(), nll, bias_gradient.numpy())
-        else:
-            log_noise, noise_gradient = self._weights[:, -1].numpy(), self._gradient[:, -1].numpy()
-            passes.regress(outputs, bias.numpy(), y, log_noise, nll, bias_gradient.numpy(), noise_gradient)
 
 
 def _views(network: Network, flat: Tensor) -> list[tuple[Tensor, Tensor]]:
