@@ -30,15 +30,19 @@ from bench.judge.audit.libraries.audited import LibraryAudit, keep
 from bench.judge.audit.libraries.examples import examples_of
 from bench.judge.audit.libraries.objectives import audit_example
 from bench.judge.audit.records import audit_records
-from bench.judge.audit.rules import RULES
+from bench.judge.audit.rules import RULES as OF_SUITE
 from bench.judge.results import Results, select
 from bench.plan.registry import manifests
 from bench.show.screens.audit import check_lines, finding_lines, library_lines
 from bench.show.terminal import shown
+from bench.uci.rules import RULES as OF_TABLES
+from bench.uci.rules import TableFinding, audit_uci
 from elbo_audit.errors import MissingLibrary
 
 PARTS = ("documents", "approaches", "records", "data")
 OUTSIDE = (".py", ".toml")  # endings of the files of an approach
+UCI = "printed UCI tables (audit data)"
+RULES = {**OF_SUITE, **OF_TABLES}
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -166,14 +170,14 @@ def _audit_parts(arguments: argparse.Namespace) -> int:
     else:
         is_narrow = bool(arguments.all or arguments.rule or arguments.document)
         for finding in found:
-            if arguments.all or finding.outcome == "fails":
+            is_asked = is_narrow or "data" in arguments.what or not isinstance(finding, TableFinding)
+            if arguments.all or (finding.outcome == "fails" and is_asked):
                 print(shown(*finding_lines(finding, is_narrow or finding.subject not in DOCUMENTS)))
         print(_summary(found))
         if not arguments.all:
             print(shown("--document NAME or --rule RULE says why a document fails; --all shows the rest."))
     # The exit code counts only mistakes of this suite: its approaches, records and data. A document may have mistakes.
-    ours = [finding for finding in found if finding.subject not in DOCUMENTS]
-    if any(finding.outcome == "fails" for finding in ours):
+    if any(finding.outcome == "fails" and _whose(finding) == "ours" for finding in found):
         return FAILED
     return INCOMPLETE if problems else 0
 
@@ -196,15 +200,23 @@ def _findings(arguments: argparse.Namespace, stored: Sequence[Record]) -> Iterab
         yield from audit_records(chosen, store)
     if "data" in parts and arguments.document is None:
         yield from audit_data(arguments.data_dir)
+        yield from audit_uci(arguments.data_dir and arguments.data_dir / "uci")
 
 
 def _summary(found: Sequence[Finding]) -> str:
     lines = []
-    for title, is_document in (("documents", True), ("ours", False)):
-        counts = Counter(finding.outcome for finding in found if (finding.subject in DOCUMENTS) == is_document)
+    for title in ("documents", "ours", UCI):
+        counts = Counter(finding.outcome for finding in found if _whose(finding) == title)
         if counts:
             lines.append(f"{title}: " + ", ".join(f"{counts[outcome]} {outcome}" for outcome in OUTCOMES))
     return "\n" + "\n".join(lines)
+
+
+def _whose(finding: Finding) -> str:
+    """Return whose mistake it would be."""
+    if isinstance(finding, TableFinding):
+        return UCI
+    return "documents" if finding.subject in DOCUMENTS else "ours"
 
 
 def _print_rules(for_machines: bool) -> None:

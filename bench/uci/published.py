@@ -149,6 +149,22 @@ def kind_by_size(values: Iterable[Printed]) -> Literal["se", "sd"] | None:
     return "sd" if statistics.median(sizes) > -0.5 else "se"
 
 
+def kind_by_splits(one: Printed, column: Column) -> str | None:
+    """Return what an error is, by the result of every split: as the source says, or else what else prints so.
+
+    None where the splits are not known, no error is printed, or nothing prints so.
+    """
+    known = spread(column.run, one.set, one.metric)
+    if known is None or not one.error:
+        return None
+    kinds = {"se": known.se, "sd": known.sd, "sd / sqrt(20)": known.sd / math.sqrt(20)}
+    named = column.error if column.label == "none" else column.label
+    for kind in sorted(kinds, key=lambda kind: kind != named):
+        if prints_as(kinds[kind], one.error):
+            return kind
+    return f"{named}, cut" if named in kinds and cuts_to(kinds[named], one.error) else None
+
+
 def prints_as(number: float, text: str) -> bool:
     """Return whether a number, rounded, prints as the text."""
     return abs(Decimal(number) - Decimal(text)) <= _unit(text) / 2

@@ -18,7 +18,18 @@ from bench.core.text import counted, listed
 from bench.judge.audit.findings import Finding
 from bench.judge.audit.rules import AuditRule
 from bench.uci.data import Floats, Split, facts, load, sets, splits, where
-from bench.uci.published import Column, Printed, author, cuts_to, kind_by_size, printed, prints_as, spread, tables
+from bench.uci.published import (
+    Column,
+    Printed,
+    author,
+    cuts_to,
+    kind_by_size,
+    kind_by_splits,
+    printed,
+    prints_as,
+    spread,
+    tables,
+)
 
 ENOUGH = 3  # values of a column from which its unit is recognised
 WIDER = 1.25  # by this factor, or by its logarithm in nats, a value may leave the range of all printed ones
@@ -124,24 +135,11 @@ def _against_splits(column: Column, values: Sequence[Printed]) -> Iterator[tuple
             else:
                 rule = "cut" if cuts_to(mean, one.value) else "other-number"
                 yield rule, [f"{of}: the splits give {mean:.5g}"]
-        if one.error:
-            yield from _error(column, one, known.sd, known.n, of)
-
-
-def _error(column: Column, one: Printed, sd: float, n: int, of: str) -> Iterator[tuple[str, list[str]]]:
-    """Find out what a printed error is, from the standard deviation of n splits."""
-    kinds = {"se": sd / math.sqrt(n), "sd": sd, "sd / sqrt(20)": sd / math.sqrt(20)}
-    named = column.label if column.label != "none" else column.error
-    if named not in kinds or prints_as(kinds[named], one.error):
-        return
-    text = f"{of} +- {one.error}, called {named}: sd {sd:.3g} and se {kinds['se']:.3g} over {n} splits"
-    other = next((kind for kind, number in kinds.items() if kind != named and prints_as(number, one.error)), None)
-    if other == "sd / sqrt(20)":
-        yield "wrong-splits", [text]
-    elif other is not None:
-        yield "sd-as-se", [text]
-    else:
-        yield "cut" if cuts_to(kinds[named], one.error) else "other-number", [text]
+        named, kind = column.error if column.label == "none" else column.label, kind_by_splits(one, column)
+        if one.error and kind != named:
+            rule = {"sd / sqrt(20)": "wrong-splits", f"{named}, cut": "cut", None: "other-number"}.get(kind, "sd-as-se")
+            numbers = f"sd {known.sd:.3g} and se {known.se:.3g} over {known.n} splits"
+            yield rule, [f"{of} +- {one.error}, called {named}: {numbers}"]
 
 
 def _sizes(column: Column, values: Sequence[Printed]) -> Iterator[tuple[str, list[str]]]:

@@ -36,7 +36,7 @@ from bench.judge.comparison import (
 from bench.judge.samples import Samples
 from bench.judge.stats.rule import NOT_RUN, TOO_FEW
 from bench.uci.data import facts, splits
-from bench.uci.published import Column, Printed, author, kind_by_size, printed, spread, tables
+from bench.uci.published import Column, Printed, author, kind_by_size, kind_by_splits, printed, spread, tables
 
 MARGIN_RUN = "grid2018"
 MARGIN_SHARE = 0.1
@@ -86,17 +86,21 @@ def in_words(one: Printed) -> str:
     likelihood = {"mixture": "mixture", "gaussian": "one Gaussian"}.get(column.likelihood, "likelihood not stated")
     parts = [
         f"{one.quantity} {one.value}",
-        f"mean of {one.n_splits} splits ({column.splits})" if one.n_splits > 1 else "one split",
-        f"+- {one.error} is {_kind(one, column)}" if one.error else "no error",
-        column.prediction if one.metric == "rmse" else likelihood,
+        f"over {one.n_splits} splits ({column.splits})",
+        f"+- {one.error}: {_kind(one, column)}" if one.error else "no error",
+        {"mean": "of the mean", "one network": "of one network"}.get(column.prediction, column.prediction)
+        if one.metric == "rmse"
+        else likelihood,
         f"{epochs} epochs" if epochs else "epochs not stated",
-        f"tuned on {column.tuned}" if column.tuned != "not stated" else "tuning not stated",
+        f"tuned: {column.tuned}",
     ]
     return ", ".join(parts)
 
 
 def _kind(one: Printed, column: Column) -> str:
-    """Return se or sd: as known, else by the size of the column's errors; the rules know single errors."""
+    """Return se or sd: by the result of every split, else as known, else by the size of the column's errors."""
+    if (found := kind_by_splits(one, column)) is not None:
+        return found
     if column.error in ("se", "sd"):
         return column.error
     kind = kind_by_size(other for other in printed() if other.column == one.column)

@@ -1,7 +1,12 @@
 """Printed values and the author's results: what their columns are agrees with their own digits."""
 
+import json
 import math
 
+import pytest
+
+from bench.cli import USAGE
+from bench.cli.main import main
 from bench.uci.data import facts, sets
 from bench.uci.published import (
     YARDSTICK,
@@ -82,3 +87,44 @@ def test_a_printed_nll_is_a_log_likelihood_with_the_other_sign():
     assert spread(YARDSTICK, "protein-tertiary-structure", "ll").n == 5
     known = spread(YARDSTICK, "yacht", "ll")
     assert known.se == known.sd / math.sqrt(20)
+
+
+def test_the_command_lists_the_sets_and_shows_one(capsys, monkeypatch):
+    monkeypatch.delenv("BNN_BENCH_UCI", raising=False)
+    assert main(["uci"]) == 0
+    text = capsys.readouterr().out
+    assert all(f"\n{name}: " in f"\n{text}" for name in sets())
+    assert "527 printed values of 36 columns" in text
+    assert main(["uci", "energy", "--json"]) == 0
+    (row,) = json.loads(capsys.readouterr().out)
+    assert (row["rows"], row["splits"]) == (768, 20)
+    assert "+- 0.06: sd" in row["printed"]["readme2018.grid rmse"]
+    assert main(["uci", "energy"]) == 0
+    shown = capsys.readouterr().out
+    assert "its cap is -1.063" in shown
+    assert "grid2018: rmse 0.5" in shown
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["uci", "boston"], "unknown UCI set 'boston'"),
+        (["uci", "--from", "/"], "give --fetch too"),
+        (["uci", "yacht", "--fetch", "--from", "/proc/self/task"], "has no yacht/data.txt"),
+        (["uci", "--data-dir", "/no/folder"], "/no/folder is not a folder"),
+    ],
+)
+def test_a_wrong_command_is_one_line(capsys, words, message):
+    assert main(words) == USAGE
+    error = capsys.readouterr().err
+    assert message in error
+    assert error.count("\n") == 1
+
+
+def test_the_audit_of_data_names_the_mistakes_of_printed_tables(capsys):
+    assert main(["audit", "data", "--rule", "uci-capped"]) == 0  # they are no mistakes of this suite
+    text = capsys.readouterr().out
+    assert "uci-capped                 energy" in text
+    assert "printed UCI tables (audit data): 3 fails" in text
+    assert main(["audit", "--rules"]) == 0
+    assert "uci-sd-as-se" in capsys.readouterr().out

@@ -166,10 +166,14 @@ def test_means_over_other_splits_get_verdicts_of_their_own(monkeypatch):
 
 def test_a_printed_value_in_words():
     values = {(one.column, one.set, one.quantity): one for one in printed()}
-    five = in_words(values["ensembles2017t1.five", "protein-tertiary-structure", "nll"])
-    assert five.startswith(
-        "nll 2.83, mean of 5 splits (author), +- 0.02 is of the size of a sd, one Gaussian, 40 epochs"
+    found = {key: in_words(one) for key, one in values.items()}
+    assert found["ensembles2017t1.five", "protein-tertiary-structure", "nll"] == (
+        "nll 2.83, over 5 splits (author), +- 0.02: of the size of a sd, one Gaussian, 40 epochs, tuned: not stated"
     )
-    assert in_words(values[COLUMN, "protein-tertiary-structure", "rmse"]) == (
-        "rmse 4.27, mean of 5 splits (author), +- 0.02 is se, mean, 2000 epochs, tuned on validation"
+    assert found[COLUMN, "protein-tertiary-structure", "rmse"] == (
+        "rmse 4.27, over 5 splits (author), +- 0.02: se, of the mean, 2000 epochs, tuned: validation"
     )
+    assert "+- 0.06: sd," in found[COLUMN, "energy", "rmse"]  # called se
+    assert "+- 0.01: se, cut," in found[COLUMN, "yacht", "ll"]
+    assert "+- 0.00: sd / sqrt(20)," in found["gal2016t2.4000", "protein-tertiary-structure", "ll"]
+    assert "no error, likelihood not stated, epochs not stated" in found["baselines.ten", "yacht", "nll"]

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from bench.judge.audit.findings import Finding
 from bench.judge.audit.libraries.audited import LibraryAudit, ObjectiveAudit
 from bench.judge.audit.libraries.examples import Example
-from bench.judge.audit.rules import RULES
 from bench.show.table import EMPTY
 from bench.show.tables.lists import as_if_n, weights
 
@@ -20,7 +19,7 @@ INDENT = " " * 4
 
 def finding_lines(found: Finding, is_whole: bool = True) -> list[str]:
     """Return the lines of a finding: severity, outcome, rule, subject; if it is whole, detail, remedy and effect."""
-    heading = f"{RULES[found.rule].severity:<10}  {found.outcome:<14}  {found.rule:<25}  {found.subject}"
+    heading = f"{found.of_rule.severity:<10}  {found.outcome:<14}  {found.rule:<25}  {found.subject}"
     is_whole = is_whole and found.outcome != "passes"
     return [heading, *(_details(found.detail, found.remedy, found.effect) if is_whole else ())]
 

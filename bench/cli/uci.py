@@ -1,0 +1,105 @@
+"""`uci`: the regression sets of the UCI table: where the data are, the splits, what is printed and its mistakes."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+from bench.cli.options import existing_folder, say
+from bench.core.errors import ConfigError, check_known
+from bench.show.screens.audit import finding_lines
+from bench.show.terminal import shown
+from bench.uci.data import facts_of, fetch, load, sets, splits, where
+from bench.uci.published import author, printed, spread, tables
+from bench.uci.rules import audit_uci
+from bench.uci.verdicts import in_words, margin
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    """Add the options."""
+    parser.description = (
+        "The nine regression sets of Gal and Ghahramani 2016. Without a name, what there is; with one, also every "
+        "printed value with what it truly is, and mistakes of the set. `audit data` lists all mistakes."
+    )
+    parser.add_argument("names", nargs="*", metavar="SET", help=f"{', '.join(sets())} (default: all)")
+    parser.add_argument("--data-dir", type=existing_folder, help="folder with SET/data.txt, looked at first")
+    parser.add_argument("--fetch", action="store_true", help="first download what is missing")
+    parser.add_argument("--from", dest="source", type=existing_folder, help="with --fetch: a local copy instead")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.set_defaults(action=_uci)
+
+
+def _uci(arguments: argparse.Namespace) -> int:
+    check_known("UCI set", sets(), *arguments.names)
+    if arguments.source is not None and not arguments.fetch:
+        raise ConfigError("--from names a copy to fetch from; give --fetch too")
+    chosen = arguments.names or sets()
+    if arguments.fetch:
+        for name in chosen:
+            if where(name, arguments.data_dir) is None or arguments.names:
+                say(f"{name}: {fetch(name, arguments.source)}")
+    rows = [_row(name, arguments.data_dir) for name in chosen]
+    if arguments.json:
+        print(json.dumps(rows, indent=1))
+        return 0
+    for row in rows:
+        print(shown(*_lines(row)))
+    if arguments.names:
+        print(shown(*_details(arguments.names, arguments.data_dir)))
+    else:
+        counts = Counter(found.outcome for found in audit_uci(arguments.data_dir))
+        print(
+            shown(
+                f"{len(printed())} printed values of {len(tables().columns)} columns; {counts['fails']} mistakes found"
+            )
+        )
+        print(shown("next: python -m bench audit data lists them; python -m bench uci SET shows a set's values"))
+    return 0
+
+
+def _row(name: str, folder: Path | None) -> dict[str, object]:
+    """Return what is known of a set; a file that is there is read and checked."""
+    known, place = facts_of(name), where(name, folder)
+    if place is not None:
+        load(name, folder)
+    return {
+        "name": name,
+        "title": known.title,
+        "rows": known.rows,
+        "features": known.features,
+        "splits": len(splits(name)),  # whose hashes are checked
+        "place": None if place is None else str(place),
+        "to_get": "" if place is not None else f"python -m bench uci {name} --fetch",
+        "note": known.note,
+        "margin_rmse": margin(name, "rmse"),
+        "margin_ll": margin(name, "ll"),
+        "printed": {f"{one.column} {one.quantity}": in_words(one) for one in printed() if one.set == name},
+    }
+
+
+def _lines(row: dict[str, object]) -> Iterator[str]:
+    size = f"{row['rows']:,} rows, {row['features']} features, {row['splits']} splits (hashes fit)"
+    yield f"{row['name']}: {row['title']}; {size}"
+    yield f"    {row['place'] or 'absent: ' + str(row['to_get'])}"
+    if row["note"]:
+        yield f"    {row['note']}"
+
+
+def _details(names: list[str], folder: Path | None) -> Iterator[str]:
+    """Give every printed value of the sets, the author's runs over splits, and what the rules find in the sets."""
+    for name in names:
+        yield f"\n{name}, as printed:"
+        yield from (f"    {one.column}: {in_words(one)}" for one in printed() if one.set == name)
+        yield f"the author's splits (margins: RMSE {margin(name, 'rmse'):.2g}, LL {margin(name, 'll'):.2g}):"
+        for run in dict.fromkeys(run for run, its, _ in author() if its == name):
+            found = {metric: spread(run, name, metric) for metric in ("rmse", "ll")}
+            numbers = (
+                f"{metric} {one.mean:.5g}, sd {one.sd:.3g}, se {one.se:.3g}" for metric, one in found.items() if one
+            )
+            yield f"    {run}: {'; '.join(numbers)}"
+    for finding in audit_uci(folder):
+        if finding.subject in names and finding.outcome == "fails":
+            yield from finding_lines(finding)
