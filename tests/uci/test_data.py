@@ -1,4 +1,4 @@
-"""The UCI sets: the author's splits, files that are checked before they are read, standardisation; scores of predictions.
+"""The UCI sets: the author's splits, files checked before they are read, standardisation; scores of predictions.
 
 Closed forms are held against SciPy and against integrals of their definitions."""
 
