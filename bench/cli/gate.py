@@ -67,6 +67,7 @@ def add(parser: argparse.ArgumentParser) -> None:
         "--summary", type=given_path, metavar="FILE", help="also append Markdown, for a CI's summary page"
     )
     add_wide(parser)
+    parser.add_argument("--all", action="store_true", help="also the numbers of every check (default: what fails)")
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.add_argument("--quiet", action="store_true", help="no progress")
     parser.set_defaults(action=_gate)
@@ -96,7 +97,7 @@ def _judge(arguments: argparse.Namespace, gate: Gate, temporary: contextlib.Exit
         temporary.callback(shutil.rmtree, root, ignore_errors=True)
     report = dataclasses.replace(_report(arguments, gate, root), second_look=arguments.more)
     # First, because writing the files below can fail:
-    print(json.dumps(render.as_json(report), indent=1) if arguments.json else render.text(report))
+    print(json.dumps(render.as_json(report), indent=1) if arguments.json else render.text(report, arguments.all))
     if arguments.junit is not None:
         write_atomically(arguments.junit, render.junit(report))
     if arguments.summary is not None:

@@ -33,6 +33,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--column", action="append", metavar="NAME", help="only this column; may be repeated")
     parser.add_argument("--only", choices=("mine",), help="with a table's name: only the rows of your records")
     options.add_wide(parser)
+    parser.add_argument("--all", action="store_true", help="every row of a long table, and every data set")
     parser.add_argument("--list", action="store_true", help="name the tables, and the question that each answers")
     parser.add_argument("--format", choices=("text", "md", "csv", "tex"), default="text", help="how to print it")
     parser.add_argument("--write", action="store_true", help="write all tables to RESULTS/tables")
@@ -108,8 +109,10 @@ def _chosen(table: Table, arguments: argparse.Namespace) -> Table:
     if arguments.data_set not in (None, ALL):
         check_known(f"data set of table {table.name}", [*found, ALL], arguments.data_set)
         return table.of_data_set(arguments.data_set)
-    if arguments.format != "text" or arguments.data_set == ALL or len(found) < 2:
+    if arguments.format != "text" or arguments.all or arguments.data_set == ALL:
         return table
+    if len(found) < 2:
+        return table.shortened("End results alone; --all shows every number, `verdict CLAIM` says why.")
     more = f"Data set {found[0]}; --data-set NAME or {ALL} shows others: {', '.join(found[1:])}."
     first = table.of_data_set(found[0])
     return replace(first, remarks=(more, *first.remarks))

@@ -131,6 +131,9 @@ class Table:
     origin: Sequence[str] = ()  # machine, versions and code that made the records
     lines: Sequence[Mapping[str, str | float | None]] = ()  # what the CSV file holds instead of the rows
     spare: tuple[str, ...] = field(default=(), compare=False)  # columns that a narrow screen omits, first one first
+    main: frozenset[str] = field(
+        default=frozenset(), compare=False
+    )  # names of the rows that a screen shows; empty: all
 
     def __post_init__(self) -> None:
         assert all(len(row) == len(self.columns) for row in self.rows), f"a row of table {self.name} has a wrong length"
@@ -188,6 +191,13 @@ class Table:
         kept = replace(self, rows=[row for row in self.rows if row[place] == data_set], lines=())
         gone = _marks(self) - _marks(kept)
         return replace(kept, remarks=[remark for remark in self.remarks if remark.partition(": ")[0] not in gone])
+
+    def shortened(self, remark: str) -> Table:
+        """Return the table with its main rows alone; if it has others, the remark stands before the others."""
+        kept = [row for row in self.rows if not self.main or self.text(row[0]) in self.main]
+        return (
+            replace(self, rows=kept, lines=(), remarks=(remark, *self.remarks)) if len(kept) < len(self.rows) else self
+        )
 
     def only(self, columns: Collection[str]) -> Table:
         """Return the table with some columns: those named, the first, and those of text after it, which name a row."""

@@ -137,7 +137,7 @@ def test_a_wider_terminal_is_used(terminal, monkeypatch, capsys):
 
 def test_a_gate_fits(terminal, tmp_path, capsys):
     gate, _, reference, fresh = folders(tmp_path)
-    main(["gate", "--gate", str(gate), "--reference", str(reference.root), "--fresh", str(fresh.root)])
+    main(["gate", "--gate", str(gate), "--baseline", str(reference.root), "--fresh", str(fresh.root)])
     assert_fits(capsys.readouterr().out)
 
 

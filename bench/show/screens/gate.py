@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from xml.etree import ElementTree
 
 from bench.core.text import duration, visible
 from bench.judge.comparison import LEVEL, POWER
-from bench.judge.gate.judge import FAIL, MISSING, NOT_APPLICABLE, PASS, Check, GateReport
+from bench.judge.gate.judge import FAIL, MISSING, NOT_APPLICABLE, PASS, Check, GateReport, State
 from bench.judge.results import origin_of
 from bench.show.table import Table
 from bench.show.tables.render import escape, markdown_grid
@@ -24,6 +25,7 @@ COLUMNS = [
     f"{LEVEL:.0%} interval",
     "adjusted p",
 ]
+ORDER: tuple[State, ...] = (FAIL, MISSING, NOT_APPLICABLE, PASS)
 COLUMNS += ["margin", f"sees at {POWER:.0%}", "result"]
 
 
@@ -34,9 +36,34 @@ def verdict_line(report: GateReport) -> str:
     return f"gate {'passed' if report.passed else 'NOT PASSED'}: {said}"
 
 
-def text(report: GateReport) -> str:
-    """Return the report for a terminal: all checks, then what went wrong and the outcome."""
-    return shown(checks_table(report), "", *_facts(report), "", *_troubles(report), verdict_line(report))
+def text(report: GateReport, is_whole: bool = False) -> str:
+    """Return the report for a terminal: the outcome, what went wrong, a line for each trained run that passes.
+
+    A reason that several checks share is said once. If it is whole, the table of all checks comes before the outcome.
+    """
+    shared: dict[tuple[str, str], list[Check]] = {}
+    for check in report.checks:
+        why = f"{check.trained_run} {check.key}: {_sentence(check)}" if check.state == FAIL else check.text
+        shared.setdefault((check.state, check.trained_run if check.state == PASS else why), []).append(check)
+    lines = [_together(state, why, found) for state, why, found in _ordered(shared)]
+    more = [] if is_whole else ["--all shows the numbers of every check."]
+    table: list[str | Table] = [checks_table(report), ""] if is_whole else []
+    return shown(*table, verdict_line(report), "", *lines, "", *_facts(report, is_whole), *more)
+
+
+def _ordered(shared: Mapping[tuple[str, str], list[Check]]) -> list[tuple[State, str, list[Check]]]:
+    """Return groups of checks with their state and reason: what failed first, what passed last."""
+    return [(state, why, found) for state in ORDER for (known, why), found in shared.items() if known == state]
+
+
+def _together(state: State, why: str, found: Sequence[Check]) -> str:
+    """Return the line of checks that share a state and a reason, or a trained run in which they pass."""
+    if state == PASS:
+        return f"{state}: {why}: {', '.join(check.key for check in found)}"
+    if len(found) == 1:
+        return f"{state}: {why}" if state == FAIL else f"{state}: {found[0].trained_run} {found[0].key}: {why}"
+    runs = ", ".join(dict.fromkeys(check.trained_run for check in found))
+    return f"{state}: {why} ({len(found)} checks of {runs})"
 
 
 def markdown(report: GateReport) -> str:
@@ -149,8 +176,8 @@ def _troubles(report: GateReport) -> list[str]:
     return [f"{c.state}: {c.trained_run} {c.key}: {_sentence(c)}" for c in report.checks if c.state != PASS]
 
 
-def _facts(report: GateReport) -> list[str]:
-    """Return the rate of false alarms, the time of the fresh run, and the notes."""
+def _facts(report: GateReport, has_table: bool = True) -> list[str]:
+    """Return the rate of false alarms, what a column of the table means, the time of the fresh run, and the notes."""
     facts, alpha = [], report.gate.alpha
     rate = f"unchanged code fails in at most {alpha:.0%} of first runs"
     if report.second_look:  # what fails both has failed the first; the sum of two rates bounds that of either
@@ -160,9 +187,10 @@ def _facts(report: GateReport) -> list[str]:
         facts = [
             f"{rate}; the fresh seeds are fixed, so a second run of the same code on the same machine gives the same "
             f"outcome",
-            f"'sees at {POWER:.0%}' is the smallest shift whose p-value is low enough with that probability; it must "
-            f"also be beyond the margin",
         ]
+    if report.n_tests and has_table:
+        meaning = "is the smallest shift whose p-value is low enough with that probability; it must also be beyond"
+        facts.append(f"'sees at {POWER:.0%}' {meaning} the margin")
     if report.seconds is not None:
         late = f", above the limit of {duration(report.gate.limit_s)}" if report.seconds > report.gate.limit_s else ""
         facts.append(f"fresh run: {duration(report.seconds)}{late}")

@@ -119,7 +119,7 @@ TABLES = (
         "verdicts",
         "Which numbers reproduce, and why?",
         lambda m: verdicts_table(m.judged, m.judgement),
-        spare=("unit", "R", "seeds", "percentile", "difference", "margin", "own p", "95 %", "adjusted p", "why"),
+        spare=("unit", "why", "R", "seeds", "percentile", "difference", "margin", "own p", "95 %", "adjusted p"),
     ),
     TableKind(
         "verdict_curves",

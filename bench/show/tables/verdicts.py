@@ -54,7 +54,8 @@ def verdicts_table(results: Results, judgement: Judgement) -> Table:
         f"{kinds_text(judgement)} Published recipe and published protocol. {RULE} A point of a curve gets the verdict "
         "of the curve."
     )
-    return Table("verdicts", "Which reported numbers reproduce", caption, columns, lines).of(results)
+    ends = frozenset(verdict.claim.id for verdict in judgement.ends)
+    return Table("verdicts", "Which reported numbers reproduce", caption, columns, lines, main=ends).of(results)
 
 
 def _line(verdict: Verdict) -> list[Entry]:
