@@ -39,8 +39,8 @@ def _add_profile(parser: argparse.ArgumentParser) -> None:
 def _score(given: argparse.Namespace) -> int:
     from bench.run import scoring  # here and below: it imports torch, and --help needs none
 
-    for path in scoring.score_file(given.file, given.name, given.results, given.data_dir, given.profile):
-        say(f"written: {path}")
+    path = scoring.score_file(given.file, given.name, given.results, given.data_dir, given.profile)
+    say(f"written: {path}")
     short = "" if given.profile == "full" else f" --profile {given.profile}"
     say(f"its rows: python -m bench table choice --results {shlex.quote(str(given.results))}{short}")
     return 0

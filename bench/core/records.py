@@ -87,6 +87,7 @@ class Provenance(Fields, frozen=True, kw_only=True):
     source_sha256: str | None = None
     data_sha256: dict[str, str] = {}
     train_sha256: str | None = None
+    predictions_sha256: str | None = None  # of a model that was only scored
     split_looked_at: str = ""
 
 

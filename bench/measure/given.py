@@ -21,15 +21,16 @@ from bench.core.metric_table import N_CLASSES
 from bench.core.row_scores import LONGEST
 from bench.core.text import one_line
 from bench.data.splits import split_hash
-from bench.interface import Categorical, Posterior, Split
+from bench.interface import Categorical, Noise, Posterior, Split
 from bench.measure.measuring import Measurement
 from bench.measure.metrics.shifts import MOST_ROWS
 from bench.measure.protocols import Common
-from bench.measure.shifted import SIDE, Shift, spread_rows
+from bench.measure.shifted import CASES, SIDE, Shift, spread_rows
 from bench.plan.manifests import ApproachManifest, RecipeSpec
 from bench.plan.recipes import Profile
 
 NORMALISED = 1e-3  # largest allowed difference between 1 and the sum of a row's probabilities
+SAME_IMAGE = 0.01  # largest difference that rounding makes between one draw's answers to an image; bfloat16 has .004
 Floats = NDArray[np.float32 | np.float64]
 MOVED = "moved"  # the set of the digits that are turned and moved
 _ENTRY = ApproachManifest(
@@ -110,7 +111,7 @@ def measured(
     if any(len(one) != n_draws for one in log_probs.values()):
         listed = ", ".join(f"{name} {len(one)}" for name, one in log_probs.items())
         raise ConfigError(f"the sets have different numbers of draws: {listed}; give the same number for each set")
-    model, budget = PredictionsAlone(n_draws), dataclasses.replace(budget, draws=n_draws)
+    model, budget = PredictionsAlone(n_draws, noise_of(log_probs[MOVED])), dataclasses.replace(budget, draws=n_draws)
     protocols = _Common(_ENTRY, seed, budget, data_dir), _Shift(_ENTRY, seed, budget, data_dir)
     for protocol in protocols:
         protocol.log_probs = log_probs
@@ -118,12 +119,25 @@ def measured(
     return {"common": common, "shift": shift}
 
 
+def noise_of(moved: Tensor) -> Noise:
+    """Return what is random in a draw, from the log-probabilities [S, n, K] of the set `MOVED`.
+
+    It has each digit twice, turned by 0 degrees and moved by 0 pixels. "row": a draw answers the two differently, so it
+    is no network of its own. Masks that a batch shares are seen where the two are in different batches.
+    """
+    cases = moved.reshape(len(moved), len(CASES), -1, N_CLASSES).exp()
+    turned, shifted = (cases[:, place] for place, (_, step) in enumerate(CASES) if step == 0)
+    if (turned - shifted).abs().max() > SAME_IMAGE:
+        return "row"
+    return "none" if len(moved) == 1 else "weights"
+
+
 class PredictionsAlone(Posterior):
     """A posterior for which a row of x has the log-probabilities of all draws, [S K]."""
 
-    def __init__(self, n_draws: int) -> None:
+    def __init__(self, n_draws: int, noise: Noise) -> None:
         self.n_draws: int = n_draws
-        self.noise = "none" if n_draws == 1 else "weights"
+        self.noise = noise
 
     def predict(self, x: Tensor, draws: range, rows: Tensor) -> Categorical:
         """See `Posterior.predict`."""

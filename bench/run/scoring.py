@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import msgspec
@@ -19,16 +19,19 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from bench.core import environment
-from bench.core.canonical import digest
-from bench.core.errors import ConfigError, check_known
-from bench.core.files import write_atomically
+from bench.core.canonical import digest, seal
+from bench.core.errors import ConfigError, StoreError, check_known
+from bench.core.files import names_in, remove, write_atomically
+from bench.core.folder import ARCHIVE
+from bench.core.locks import Busy, lock
 from bench.core.records import SCHEMA, Arrays, Record, Timings
-from bench.core.score_files import BROKEN, packed, read_arrays
+from bench.core.row_scores import Scores
+from bench.core.score_files import BROKEN, packed, read_arrays, scores_hash
 from bench.core.store import Store
 from bench.core.text import one_line
 from bench.data.manifest import data_hashes
 from bench.interface import Split
-from bench.measure.given import as_array, images, images_hash, log_probabilities, measured, pixels
+from bench.measure.given import Floats, as_array, images, images_hash, log_probabilities, measured, pixels
 from bench.measure.protocols import speed
 from bench.plan.freshness import NOT_RETRAINED, versions_today
 from bench.plan.recipes import profile as profile_of
@@ -50,17 +53,19 @@ def score(
     data_dir: str | Path | None = None,
     *,
     profile: str = "full",
-) -> list[Path]:
-    """Measure a trained model as a run measures its own, and write two records, for rows in tables; return their paths.
+) -> Path:
+    """Measure a trained model as a run measures its own, and write its records, for rows in tables; return their file.
 
     `predict` gets all images of a set at once: MNIST's test digits, letters, clothes, noise, and digits turned and
-    moved. Of S draws, draw s must be one network for all images of a set.
+    moved. Of S draws, draw s should be one network for all images of a set. One with noise of its own for each image,
+    such as dropout, is found out, and has no spread of accuracies over draws.
 
     Args:
         predict: takes images, float32 [n, 28, 28] in [0, 1] (Gaussian noise: also outside); returns the probabilities
             of the digits 0 to 9, [n, 10] of one draw or [S, n, 10] of S draws, as an array of NumPy, PyTorch or any
             library whose arrays NumPy reads; better their logs, which do not round to 0.
-        name: what tables call the model, no approach's name. A name that is scored again replaces its records.
+        name: what tables call the model, no approach's name. A name that is scored again replaces its records, all
+            at once: if this process is killed, either all are the old ones, or all the new ones.
         results: folder for the records; `python -m bench table choice --results FOLDER` has a row.
         data_dir: folder with the data sets, looked at first.
         profile: full, or smoke for the first 128 images of each set.
@@ -72,17 +77,17 @@ def score(
     model = _prepared(name, Path(results), None if data_dir is None else Path(data_dir), profile)
     model.store.check_writable()  # before the model predicts
     load, seconds = environment.OtherLoad(torch.get_num_threads()), {}
-    log_probs: dict[str, Tensor] = {}
+    found = _Predictions()
     for each, split in model.images.items():
         start = time.perf_counter()
         given = as_array(each, predict(pixels(split).copy()))  # a model may change its input
         seconds[each] = time.perf_counter() - start
-        log_probs[each] = log_probabilities(each, given, len(split))
+        found.add(each, given, len(split))
     test = pixels(model.images["mnist"])
-    n_draws = len(log_probs["mnist"])
+    n_draws = len(found.log_probs["mnist"])
     costs = speed(lambda: as_array("mnist", predict(test[:1].copy())), seconds["mnist"], len(test), n_draws)
     why = load.reasons()
-    return model.written(log_probs, msgspec.convert({**costs, "valid": not why, "reasons": why}, Timings))
+    return model.written(found, msgspec.convert({**costs, "valid": not why, "reasons": why}, Timings))
 
 
 def export(folder: Path, data_dir: Path | None, profile: str) -> Path:
@@ -93,12 +98,12 @@ def export(folder: Path, data_dir: Path | None, profile: str) -> Path:
     return path
 
 
-def score_file(path: Path, name: str, results: Path, data_dir: Path | None, profile: str) -> list[Path]:
+def score_file(path: Path, name: str, results: Path, data_dir: Path | None, profile: str) -> Path:
     """Measure the predictions of a file for the images of `export`; write, return and raise as `score` does."""
     model = _prepared(name, results, data_dir, profile)
-    log_probs = _read(path, model.images)
+    found = _read(path, model.images)
     model.store.check_writable()
-    return model.written(log_probs, Timings(valid=True))
+    return model.written(found, Timings(valid=True))
 
 
 def _images(data_dir: Path | None, profile: str) -> dict[str, Split]:
@@ -114,8 +119,8 @@ def _prepared(name: str, results: Path, data_dir: Path | None, profile: str) -> 
     return _Model(name, Store(results), profile, data_dir, _images(data_dir, profile))
 
 
-def _read(path: Path, found: Mapping[str, Split]) -> dict[str, Tensor]:
-    """Return the log-probabilities of a file by set; raises ConfigError."""
+def _read(path: Path, found: Mapping[str, Split]) -> _Predictions:
+    """Return the predictions of a file; raises ConfigError."""
     try:
         given = read_arrays(path, "", None, LARGEST_FILE)
     except BROKEN as error:
@@ -130,7 +135,23 @@ def _read(path: Path, found: Mapping[str, Split]) -> dict[str, Tensor]:
             f"{path} has hash {hashed}, not that of today's images, {wanted}; run `data export`, predict its images in "
             f"their order, and store its array '{HASH}' with the predictions"
         )
-    return {each: log_probabilities(each, as_array(each, given[each]), len(split)) for each, split in found.items()}
+    read = _Predictions()
+    for each, split in found.items():
+        read.add(each, as_array(each, given[each]), len(split))
+    return read
+
+
+@dataclass
+class _Predictions:
+    """What a model answers to every set."""
+
+    log_probs: dict[str, Tensor] = field(default_factory=dict)  # [S, n, K]
+    hashes: dict[str, str] = field(default_factory=dict)  # SHA-256 of what was given, by set
+
+    def add(self, name: str, given: Floats, n: int) -> None:
+        """Check and keep the predictions for the n images of a set; raises ConfigError."""
+        self.log_probs[name] = log_probabilities(name, given, n)
+        self.hashes[name] = scores_hash({name: given})
 
 
 @dataclass(frozen=True)
@@ -143,13 +164,18 @@ class _Model:
     data_dir: Path | None
     images: Mapping[str, Split]
 
-    def written(self, log_probs: Mapping[str, Tensor], timings: Timings) -> list[Path]:
-        """Measure predictions, and write a record for each protocol; one of the same name is replaced."""
+    def written(self, found: _Predictions, timings: Timings) -> Path:
+        """Measure predictions, and write a record for each protocol into one file; those of the same name are replaced.
+
+        Raises StoreError: the folder cannot be written, or another process writes records of the same name.
+        """
         data = {file: value for file, value in data_hashes().items() if "/train-" not in file}
-        made = msgspec.structs.replace(environment.describe(torch.get_num_threads()), data_sha256=data)
-        times = msgspec.structs.replace(timings, predict_draws=len(log_probs["mnist"]))
-        fit_key, paths = digest({"not retrained": self.name, "seed": SEED}), []
-        for protocol, one in measured(log_probs, profile_of(self.profile), SEED, self.data_dir).items():
+        made = environment.describe(torch.get_num_threads())
+        sha256 = digest(found.hashes)
+        made = msgspec.structs.replace(made, data_sha256=data, predictions_sha256=sha256)
+        times = msgspec.structs.replace(timings, predict_draws=len(found.log_probs["mnist"]))
+        fit_key, records = digest({"not retrained": self.name, "predictions": sha256}), []
+        for protocol, one in measured(found.log_probs, profile_of(self.profile), SEED, self.data_dir).items():
             record = Record(
                 schema=SCHEMA,
                 approach=self.name,
@@ -170,6 +196,32 @@ class _Model:
                 timings=times if protocol == "common" else Timings(valid=True),
                 versions=versions_today(self.name, NOT_RETRAINED, protocol),
                 provenance=msgspec.structs.replace(made, measured=environment.now()),
+                scores_sha256=scores_hash(one.scores) if one.scores else None,
             )
-            paths.append(self.store.write(record, one.scores))
-        return paths
+            records.append((record, one.scores))
+        try:
+            with lock(self.store.root, digest({"not retrained": self.name})):
+                return self._replace(records)
+        except Busy:
+            raise StoreError(f"another process writes records of {self.name} in {self.store.root}; try again") from None
+
+    def _replace(self, records: Sequence[tuple[Record, Scores]]) -> Path:
+        """Write records and their scores in the place of those of this name and profile; return the records' file.
+
+        The scores have names of their own, so that the new file of records is the only step that a reader sees.
+        """
+        store, folder = self.store, self.store.folder
+        archive = folder.root / f"{self.name}{ARCHIVE}"
+        scores = {store.record_path(record).with_suffix(".npz"): packed(one) for record, one in records if one}
+        for path, content in scores.items():
+            write_atomically(path, content, store.root)
+        is_ours = (NOT_RETRAINED, self.profile)
+        others = [one for one in folder.archived(archive)[0].values() if (one.recipe, one.profile) != is_ours]
+        lines = {folder.name_of(one): seal(one) for one in (*others, *(record for record, _ in records))}
+        write_atomically(archive, b"".join(lines[name] for name in sorted(lines)), store.root)
+        place = folder.root / self.name
+        for name in names_in(place, store.root):  # scores of earlier records, and records in files of their own
+            is_old = name.startswith(f"{NOT_RETRAINED}__") and f"__{self.profile}__" in name
+            if is_old and place / name not in scores:
+                remove(place / name, store.root)
+        return archive
