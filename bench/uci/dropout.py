@@ -1,0 +1,150 @@
+"""Many small dropout networks trained and predicted with in one computation, as the code of Gal 2018 trains one.
+
+Each has a hidden layer of ReLU units, dropout of one rate before both weight layers, Glorot's uniform initial weights
+and zero biases. Training: mean squared error on standardised targets, plus `decay` times the squares of the weights
+that are no biases; Adam with rate .001, .9, .999 and epsilon 1e-7, as PyTorch applies it (Keras of 2018 adds epsilon to
+the uncorrected root, which differs in the first steps only); batches of 128, shuffled each epoch. `dropout_loops` has
+the computation; what is random in a network depends on its own streams alone.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from bench.core.streams import generator, stream_seed, uniforms
+from bench.uci import dropout_loops as loops
+
+Array = npt.NDArray[Any]
+RATE = 0.001
+LENGTH_SCALE = 0.01  # l of the decay l^2 (1 - p) / (2 N tau)
+AT_ONCE = 4  # networks of a thread's piece of work
+
+
+class Network(NamedTuple):
+    """A network of a batch."""
+
+    part: int  # index of its training rows
+    stream: tuple[int, ...]  # of its random numbers, for the run's seed
+    rate: float  # of dropout; used as a multiple of 2^-16
+    decay: float
+
+
+class Parts(NamedTuple):
+    """Rows of S parts, standardised, float32: features x [S, n, d], targets y [S, n]."""
+
+    x: Array
+    y: Array
+
+    @staticmethod
+    def of(rows: Sequence[tuple[Array, Array]]) -> Parts:
+        """Return parts of equal size from pairs of x [n, d] and y [n]."""
+        return Parts(*(np.ascontiguousarray(np.stack(each), dtype=np.float32) for each in zip(*rows, strict=True)))
+
+
+class Passes(NamedTuple):
+    """What many passes of E networks for n points give, in standardised units."""
+
+    mean: Array  # [E, n]
+    variance: Array  # [E, n], divisor the number of passes
+    first: Array  # [E, n]
+    log_density: Array  # [E, n, K]: of the equal mixture of Gaussians around the passes, nats
+    draws: Array  # float32 [E, passes, n], or [E, 0, n]
+
+
+def keras_decay(rate: float, tau: float, rows: int, length_scale: float = LENGTH_SCALE) -> float:
+    """Return the coefficient of Gal's regulariser; tau in the inverse square of the target's unit."""
+    return length_scale**2 * (1 - rate) / (2 * rows * tau)
+
+
+class Batch:
+    """E networks and the state of their training."""
+
+    def __init__(self, networks: Sequence[Network], parts: Parts, hidden: int, seed: int) -> None:
+        """Draw the initial weights."""
+        self.networks, self.parts, self.seed = list(networks), parts, seed
+        self.step = 0
+        d = parts.x.shape[2]
+        self.parameters = np.zeros((len(self.networks), hidden * (d + 2) + 1), np.float32)
+        self.first, self.second = np.zeros_like(self.parameters), np.zeros_like(self.parameters)
+        for weights, network in zip(self.parameters, self.networks, strict=True):
+            source = generator(seed, "initial weights", *network.stream)
+            for start, count, fans in ((0, hidden * d, d + hidden), (hidden * (d + 1), hidden, hidden + 1)):
+                weights[start : start + count] = uniforms(count, math.sqrt(6 / fans), source, torch.float32).numpy()
+        self._part = np.array([network.part for network in self.networks], np.int64)
+        self._dropped = np.array([round(network.rate * 2**16) for network in self.networks], np.uint16)
+        self._decay = np.array([network.decay for network in self.networks], np.float32)
+        self._keys = np.stack([self._streams("dropout masks"), self._streams("shuffles")], axis=1)
+
+    @property
+    def steps_an_epoch(self) -> int:
+        """Return the number of batches of an epoch."""
+        return math.ceil(self.parts.x.shape[1] / loops.ROWS)
+
+    def train(self, steps: int, threads: int = 1) -> None:
+        """Take steps."""
+        stop = self.step + steps
+        data = (self.parts.x, self.parts.y, self._part, self._keys, self._dropped, self._decay)
+        state = (self.parameters, self.first, self.second)
+        self._in_pieces(lambda a, b: loops.train(*state, *data, self.step, stop, RATE, a, b), threads)
+        self.step = stop
+
+    def predict(
+        self,
+        points: Parts,
+        precision: Array,
+        passes: int,
+        *,
+        threads: int = 1,
+        keep: bool = False,
+        dropout: bool = True,
+        only: slice = slice(None),
+    ) -> Passes:
+        """Make passes for each network's part of `points`; a fresh mask for each pass of each point.
+
+        Args:
+            points: as many parts as in training.
+            precision: of the noise, [E, K], in standardised units.
+            passes: their number.
+            threads: at work at once.
+            keep: return all draws; else none is stored.
+            dropout: False: nothing is dropped.
+            only: the networks that predict; `precision` has their rows.
+        """
+        parameters = self.parameters[only]
+        e, n, k = len(parameters), points.x.shape[1], precision.shape[1]
+        dropped = self._dropped[only] if dropout else np.zeros(e, np.uint16)
+        sums, logs = np.empty((e, n, 3)), np.empty((e, n, k))
+        draws = np.empty((e, passes if keep else 0, n), np.float32)
+        given = (self._part[only], self._streams("passes")[only], dropped, np.asarray(precision, np.float64), passes)
+        self._in_pieces(
+            lambda a, b: loops.predict(parameters, *points, *given, sums, logs, draws, a, b), threads, length=e
+        )
+        logs += 0.5 * np.log(precision / (2 * math.pi))[:, None, :]
+        return Passes(sums[:, :, 0], sums[:, :, 1], sums[:, :, 2], logs, draws)
+
+    def _streams(self, name: str) -> Array:
+        return np.array([stream_seed(self.seed, name, *network.stream) for network in self.networks], np.int64)
+
+    def _in_pieces(self, work: Callable[[int, int], None], threads: int, length: int | None = None) -> None:
+        """Call work(begin, end) for pieces of the networks; with two threads or more, side by side."""
+        count = len(self.networks) if length is None else length
+        pieces = [(begin, min(begin + AT_ONCE, count)) for begin in range(0, count, AT_ONCE)]
+        if threads == 1:
+            work(0, count)
+            return
+        with ThreadPoolExecutor(threads) as pool:
+            for done in [pool.submit(work, *piece) for piece in pieces]:
+                done.result()
+
+
+def usable_threads() -> int:
+    """Return how many cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
