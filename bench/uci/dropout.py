@@ -13,7 +13,7 @@ import math
 import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -22,7 +22,8 @@ import torch
 from bench.core.streams import generator, stream_seed, uniforms
 from bench.uci import dropout_loops as loops
 
-Array = npt.NDArray[Any]
+Array = npt.NDArray[np.float32]
+Floats = npt.NDArray[np.float64]
 RATE = 0.001
 LENGTH_SCALE = 0.01  # l of the decay l^2 (1 - p) / (2 N tau)
 AT_ONCE = 4  # networks of a thread's piece of work
@@ -44,7 +45,7 @@ class Parts(NamedTuple):
     y: Array
 
     @staticmethod
-    def of(rows: Sequence[tuple[Array, Array]]) -> Parts:
+    def of(rows: Sequence[tuple[Floats, Floats]]) -> Parts:
         """Return parts of equal size from pairs of x [n, d] and y [n]."""
         return Parts(*(np.ascontiguousarray(np.stack(each), dtype=np.float32) for each in zip(*rows, strict=True)))
 
@@ -52,10 +53,10 @@ class Parts(NamedTuple):
 class Passes(NamedTuple):
     """What many passes of E networks for n points give, in standardised units."""
 
-    mean: Array  # [E, n]
-    variance: Array  # [E, n], divisor the number of passes
-    first: Array  # [E, n]
-    log_density: Array  # [E, n, K]: of the equal mixture of Gaussians around the passes, nats
+    mean: Floats  # [E, n]
+    variance: Floats  # [E, n], divisor the number of passes
+    first: Floats  # [E, n]
+    log_density: Floats  # [E, n, K]: of the equal mixture of Gaussians around the passes, nats
     draws: Array  # float32 [E, passes, n], or [E, 0, n]
 
 
@@ -99,13 +100,13 @@ class Batch:
     def predict(
         self,
         points: Parts,
-        precision: Array,
+        precision: Floats,
         passes: int,
         *,
         threads: int = 1,
         keep: bool = False,
         dropout: bool = True,
-        only: slice = slice(None),
+        only: Sequence[int] | None = None,
     ) -> Passes:
         """Make passes for each network's part of `points`; a fresh mask for each pass of each point.
 
@@ -116,21 +117,28 @@ class Batch:
             threads: at work at once.
             keep: return all draws; else none is stored.
             dropout: False: nothing is dropped.
-            only: the networks that predict; `precision` has their rows.
+            only: the networks that predict (default: all); `precision` has their rows.
         """
-        parameters = self.parameters[only]
+        chosen = list(range(len(self.networks)) if only is None else only)
+        parameters = self.parameters[chosen]
         e, n, k = len(parameters), points.x.shape[1], precision.shape[1]
-        dropped = self._dropped[only] if dropout else np.zeros(e, np.uint16)
+        dropped = self._dropped[chosen] if dropout else np.zeros(e, np.uint16)
         sums, logs = np.empty((e, n, 3)), np.empty((e, n, k))
         draws = np.empty((e, passes if keep else 0, n), np.float32)
-        given = (self._part[only], self._streams("passes")[only], dropped, np.asarray(precision, np.float64), passes)
+        given = (
+            self._part[chosen],
+            self._streams("passes")[chosen],
+            dropped,
+            np.asarray(precision, np.float64),
+            passes,
+        )
         self._in_pieces(
             lambda a, b: loops.predict(parameters, *points, *given, sums, logs, draws, a, b), threads, length=e
         )
         logs += 0.5 * np.log(precision / (2 * math.pi))[:, None, :]
         return Passes(sums[:, :, 0], sums[:, :, 1], sums[:, :, 2], logs, draws)
 
-    def _streams(self, name: str) -> Array:
+    def _streams(self, name: str) -> npt.NDArray[np.int64]:
         return np.array([stream_seed(self.seed, name, *network.stream) for network in self.networks], np.int64)
 
     def _in_pieces(self, work: Callable[[int, int], None], threads: int, length: int | None = None) -> None:

@@ -241,7 +241,7 @@ def _predict(parameters, x, y, part, keys, dropped, precision, passes, sums, log
         for i in range(n):
             features, target = x[part[e], i], np.float64(y[part[e], i])
             largest[:], total[:] = -np.inf, 0.0
-            middle = shifted = squares = 0.0
+            middle, shifted, squares = np.float64(0), np.float64(0), np.float64(0)
             for block in range(n_blocks):
                 count = min(ROWS, passes - block * ROWS)
                 m = (count + STEP - 1) // STEP * STEP

@@ -105,12 +105,12 @@ def test_every_step_is_that_of_plain_pytorch(d, hidden, n, rate, decay, seed):
 
 def compare(batch, before, e, t, gradient, terms, roundings):
     """Compare moments and parameters after step t with Adam's for the exact gradient."""
-    # tolerance: sums of d, h and 128 terms and a dozen products, each rounded once: roundings x U x sum of the sizes
     wrong = roundings * U * terms
     old, m, v = (one[e].astype(np.float64) for one in before)
+    # tolerance: sums of d, h and 128 terms and a dozen products, each rounded once: roundings x U x sum of the sizes
     assert np.all(np.abs(batch.first[e] - (0.9 * m + 0.1 * gradient)) <= 0.1 * wrong + 4 * U * (np.abs(m) + terms))
-    # tolerance: the square of a gradient that is wrong by `wrong`; four roundings of each term
     square = 0.001 * (2 * np.abs(gradient) * wrong + wrong**2) + 4 * U * (v + terms**2)
+    # tolerance: the square of a gradient that is wrong by `wrong`; four roundings of each term
     assert np.all(np.abs(batch.second[e] - (0.999 * v + 0.001 * gradient**2)) <= square)
     m, v = batch.first[e].astype(np.float64), batch.second[e].astype(np.float64)
     update = 0.001 / (1 - 0.9**t) * m / (np.sqrt(v) / math.sqrt(1 - 0.999**t) + EPSILON)
@@ -146,8 +146,10 @@ def test_initial_weights_are_glorots_and_differ():
     first, second = batch.parameters[:, :200], batch.parameters[:, 250:300]
     for weights, fans in ((first, 54), (second, 51)):
         limit = math.sqrt(6 / fans)
+        # tolerance: 2,000 uniform numbers all miss the outer hundredth with probability .99^2000 = 2e-9
         assert 0.99 * limit < np.abs(weights).max() <= np.float32(limit)
-        assert abs(weights.mean()) < 5 * limit / math.sqrt(3 * weights.size)  # five standard errors
+        # tolerance: five standard errors of the mean
+        assert abs(weights.mean()) < 5 * limit / math.sqrt(3 * weights.size)
     assert not batch.parameters[:, 200:250].any()
     assert len(np.unique(first)) > 0.99 * first.size
 
@@ -165,16 +167,16 @@ def test_passes_are_those_of_plain_pytorch(passes):
     for e, network in enumerate(networks):
         for i in range(n):
             x = torch.tensor(points.x[network.part, i]).double()[:, None].expand(d, ROWS)
-            masks = [
-                multipliers(seed, "passes", network, i * blocks + b, d + hidden, ROWS) for b in range(blocks)
-            ]
+            masks = [multipliers(seed, "passes", network, i * blocks + b, d + hidden, ROWS) for b in range(blocks)]
             f = torch.cat([output(batch.parameters[e], x, one)[0] for one in masks])[:passes].numpy()
             size = max(output(np.abs(batch.parameters[e]), x.abs(), one)[0].max().item() for one in masks)
-            wrong = (d + hidden + 8) * U * size  # tolerance: sums of d and h terms and a few products
+            wrong = (d + hidden + 8) * U * size
+            # tolerance: sums of d and h terms and a few products, each rounded once
             assert np.abs(found.draws[e, :, i] - f).max() <= wrong
             kept = found.draws[e, :, i].astype(np.float64)
             # tolerance: float64 sums of at most 130 numbers
             np.testing.assert_allclose(found.mean[e, i], kept.mean(), rtol=1e-12, atol=1e-14)
+            # tolerance: as above, and the squared distance from the first pass is at most 100 times the variance
             np.testing.assert_allclose(found.variance[e, i], kept.var(), rtol=1e-10, atol=1e-14)
             assert found.first[e, i] == kept[0]
             y = np.float64(points.y[network.part, i])
@@ -203,7 +205,8 @@ def test_a_mask_has_the_rate_and_keeps_the_mean():
     kept = 1 - round(0.1 * 2**16) / 2**16
     assert set(np.unique(draws)) == {0.0, np.float32(np.float32(1 / kept) ** 2)}
     error = math.sqrt(kept**2 * (1 - kept**2) / 200_000)
-    assert abs(np.mean(draws > 0) - kept**2) < 5 * error  # five standard errors
+    # tolerance: five standard errors
+    assert abs(np.mean(draws > 0) - kept**2) < 5 * error
     assert len({tuple(draws[b * ROWS : (b + 1) * ROWS]) for b in range(20)}) == 20
 
 
