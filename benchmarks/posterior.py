@@ -1,22 +1,34 @@
 """The sampler of reference posteriors: is it right, and how fast is it?
 
-python -m benchmarks.posterior ranks [DATA_SETS]    simulation-based calibration (Talts et al. 2018)
+    python -m benchmarks.posterior ranks [DATA_SETS]    simulation-based calibration (Talts et al. 2018)
+    python -m benchmarks.posterior speed [PYTHON]       gradients a second, beside NumPyro's and BlackJAX's HMC
+
+PYTHON has JAX, and NumPyro or BlackJAX or both; without it, this Python. It runs this file alone, which therefore
+imports the suite and PyTorch only where it needs them. `speed` needs a quiet machine, and takes two minutes.
 """
 
 from __future__ import annotations
 
+import json
+import subprocess
 import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
 
-import torch
-from scipy import stats
-from torch import Tensor
+import numpy as np
 
-from bench.core import streams
-from bench.posterior.gradient import Target
-from bench.posterior.hmc import sample
-from bench.posterior.network import Network
+if TYPE_CHECKING:
+    from torch import Tensor
 
-CHAINS, THIN, WARMUP = 2, 4, 60
+    from bench.posterior.network import Network
+
+CHAINS, THIN, WARMUP = 2, 4, 60  # of the simulated data sets
+SHAPES = {"digits": (64, 50), "14 x 14": (196, 32), "28 x 28": (784, 50)}  # inputs, hidden units
+ROWS, CLASSES, TOGETHER, LEAPFROGS, ROUNDS, THREADS = 1000, 10, 8, 50, 5, 2
+STEP = 1e-3  # small enough for each task that no proposal diverges: all libraries do the same work
 
 
 def simulated_ranks(network: Network, *, n_rows: int, data_sets: int, n_draws: int, seed: int) -> Tensor:
@@ -30,12 +42,18 @@ def simulated_ranks(network: Network, *, n_rows: int, data_sets: int, n_draws: i
         network: a classifier.
         n_rows: of each data set.
         data_sets: how many are simulated.
-        n_draws: from each posterior; odd or even.
+        n_draws: from each posterior.
         seed: of all random numbers.
 
     Returns:
         int64 [data_sets, 3], from 0 to n_draws.
     """
+    import torch
+
+    from bench.core import streams
+    from bench.posterior.gradient import Target
+    from bench.posterior.hmc import sample
+
     found = []
     for number in range(data_sets):
         source = streams.generator(seed, "simulated", number)
@@ -45,9 +63,9 @@ def simulated_ranks(network: Network, *, n_rows: int, data_sets: int, n_draws: i
         y = torch.multinomial(probabilities, 1, generator=source)[:, 0]
 
         def statistics(z: Tensor, x: Tensor = x, y: Tensor = y) -> Tensor:
-            new = network.outputs(network.weights(z), x[-1:]).log_softmax(-1)[:, 0, 0]
-            bias = network.weights(z).layers[-1][1][:, 0].abs()
-            return torch.stack([network.log_likelihood(z, x[:-1], y), new, bias], 1)
+            weights = network.weights(z)
+            new = network.outputs(weights, x[-1:]).log_softmax(-1)[:, 0, 0]
+            return torch.stack([network.log_likelihood(z, x[:-1], y), new, weights.layers[-1][1][:, 0].abs()], 1)
 
         drawn = sample(
             Target(network, x[:-1], y),
@@ -61,14 +79,155 @@ def simulated_ranks(network: Network, *, n_rows: int, data_sets: int, n_draws: i
     return torch.stack(found)
 
 
-def main() -> None:
-    """Print the p-value of each statistic's ranks."""
-    data_sets = int(sys.argv[2]) if len(sys.argv) > 2 else 200
+def ranks(data_sets: int) -> None:
+    """Print the ranks of each statistic and their p-value."""
+    import torch
+    from scipy import stats
+
+    from bench.posterior.network import Network
+
     n_draws = 19
-    ranks = simulated_ranks(Network(2, 3, 2, "tanh"), n_rows=8, data_sets=data_sets, n_draws=n_draws, seed=2)
-    for name, of_statistic in zip(("log-likelihood", "log-probability", "bias"), ranks.T, strict=True):
+    found = simulated_ranks(Network(2, 3, 2, "tanh"), n_rows=8, data_sets=data_sets, n_draws=n_draws, seed=2)
+    for name, of_statistic in zip(("log-likelihood", "log-probability", "bias"), found.T, strict=True):
         counts = torch.bincount(of_statistic, minlength=n_draws + 1)
         print(f"{name}: ranks {counts.tolist()}, p = {stats.chisquare(counts.numpy()).pvalue:.3g}")
+
+
+def speed(python: str) -> None:
+    """Print milliseconds a gradient of one chain of eight: the products alone, ours, and the peers'."""
+    with TemporaryDirectory() as folder:
+        for name, (n_inputs, n_hidden) in SHAPES.items():
+            source = np.random.default_rng(0)
+            path = Path(folder, "task.npz")
+            n_parameters = n_hidden * (n_inputs + 1) + CLASSES * (n_hidden + 1)
+            np.savez(
+                path,
+                x=source.random((ROWS, n_inputs), np.float32),
+                y=source.integers(CLASSES, size=ROWS),
+                z=0.3 * source.standard_normal((TOGETHER, n_parameters), np.float32),
+                n_hidden=n_hidden,
+            )
+            found = {**_ours(path), **_peers(python, path)}
+            print(f"{name}: " + ", ".join(f"{key} {value:.3f} ms" for key, value in found.items()), flush=True)
+
+
+def _shortest(call: Callable[[], object]) -> float:
+    """Return the milliseconds a gradient of the fastest call of `LEAPFROGS` gradients of all chains, warm."""
+    call()
+    seconds = []
+    for _ in range(ROUNDS):
+        start = time.perf_counter()
+        call()
+        seconds.append(time.perf_counter() - start)
+    return 1000 * min(seconds) / LEAPFROGS / TOGETHER
+
+
+def _ours(path: Path) -> dict[str, float]:
+    import torch
+
+    from bench.posterior.gradient import Target
+    from bench.posterior.hmc import Walk
+    from bench.posterior.network import Network
+
+    torch.set_num_threads(THREADS)
+    task = np.load(path)
+    x, y, z = (torch.from_numpy(task[name]) for name in "xyz")
+    target = Target(Network(x.shape[1], int(task["n_hidden"]), CLASSES), x, y)
+    walk = Walk(target, TOGETHER, 0)
+    walk.z = z
+    walk.energy, walk.gradient = target.energy_and_gradient(z)
+
+    layers = target.network.weights(z).layers
+    lower, upper = (layer[0].contiguous() for layer in layers)
+    hidden = torch.empty(TOGETHER, lower.shape[1], ROWS)
+    outputs = torch.empty(TOGETHER, CLASSES, ROWS)
+    rows, columns = x.expand(TOGETHER, -1, -1), x.T.contiguous().expand(TOGETHER, -1, -1)
+
+    def products() -> None:
+        for _ in range(LEAPFROGS):
+            torch.bmm(lower, columns, out=hidden)
+            torch.bmm(upper, hidden, out=outputs)
+            torch.bmm(outputs, hidden.mT)
+            torch.bmm(upper.mT, outputs, out=hidden)
+            torch.bmm(hidden, rows)
+
+    return {"products": _shortest(products), "ours": _shortest(lambda: walk.propose(0, STEP, LEAPFROGS))}
+
+
+def _peers(python: str, path: Path) -> dict[str, float]:
+    """Return the times of the libraries that another Python has, each in its own process."""
+    found = {}
+    for name in PEERS:
+        done = subprocess.run([python, __file__, name, str(path)], capture_output=True, text=True, check=False)
+        if done.returncode == 0:
+            found[name] = float(json.loads(done.stdout.splitlines()[-1]))
+        else:
+            print(f"{name}: {(done.stderr.strip() or 'no answer').splitlines()[-1]}")
+    return found
+
+
+def _potential(path: Path) -> tuple[Callable[[Any], Any], Any]:
+    """Return the energy of one chain's z in JAX, in the order of our parameters, and all chains' start."""
+    import jax
+    import jax.numpy as jnp
+
+    task = np.load(path)
+    x, y, n_hidden = jnp.asarray(task["x"]), jnp.asarray(task["y"]), int(task["n_hidden"])
+    end = n_hidden * x.shape[1]
+
+    def energy(z: Any) -> Any:
+        lower, rest = z[:end].reshape(n_hidden, -1), z[end:]
+        hidden = jax.nn.relu(x @ lower.T + rest[:n_hidden])
+        upper, bias = rest[n_hidden:-CLASSES].reshape(CLASSES, n_hidden), rest[-CLASSES:]
+        log_probs = jax.nn.log_softmax(hidden @ upper.T + bias)
+        return -jnp.take_along_axis(log_probs, y[:, None], 1).sum() + (z * z).sum() / 2
+
+    return energy, jnp.asarray(task["z"])
+
+
+def blackjax(path: Path) -> float:
+    """Return the time of one iteration of BlackJAX's HMC, compiled, for all chains by vmap."""
+    import blackjax as library
+    import jax
+    import jax.numpy as jnp
+
+    energy, z = _potential(path)
+    kernel = library.hmc(lambda at: -energy(at), STEP, jnp.ones(z.shape[1]), LEAPFROGS)
+    states = jax.vmap(kernel.init)(z)
+    keys = jax.random.split(jax.random.PRNGKey(0), TOGETHER)
+    move = jax.jit(jax.vmap(kernel.step))
+    return _shortest(lambda: jax.block_until_ready(move(keys, states)))
+
+
+def numpyro(path: Path) -> float:
+    """Return the time of one iteration of NumPyro's HMC, compiled, for all chains by vmap."""
+    import jax
+    from numpyro.infer import HMC
+
+    energy, z = _potential(path)
+    settings = {"adapt_step_size": False, "adapt_mass_matrix": False}
+    kernel = HMC(potential_fn=energy, step_size=STEP, trajectory_length=STEP * (LEAPFROGS + 0.5), **settings)
+    keys = jax.random.split(jax.random.PRNGKey(0), TOGETHER)
+    states = kernel.init(keys, 0, init_params=z, model_args=(), model_kwargs={})
+    move = jax.jit(jax.vmap(lambda state: kernel.sample(state, (), {})))
+    assert (move(states).num_steps == LEAPFROGS).all()
+    return _shortest(lambda: jax.block_until_ready(move(states)))
+
+
+PEERS = {"numpyro": numpyro, "blackjax": blackjax}
+
+
+def main() -> None:
+    """Do what the first argument says."""
+    what, *rest = sys.argv[1:] or ["speed"]
+    if what in PEERS:
+        # as a module it has this name, and as a script its folder would hide the library of the same name
+        sys.path = [place for place in sys.path if Path(place or ".").resolve() != Path(__file__).parent]
+        print(json.dumps(PEERS[what](Path(rest[0]))))
+    elif what == "ranks":
+        ranks(int(rest[0]) if rest else 200)
+    else:
+        speed(rest[0] if rest else sys.executable)
 
 
 if __name__ == "__main__":
