@@ -1,13 +1,10 @@
 """Find approaches from outside the suite: in folders that a variable names, and in installed packages.
 
 A folder holds NAME.py and NAME.toml, as `implementations` does. There are two ways to register it:
-
-- $BNN_BENCH_APPROACHES (or `--approach-path`): folders or NAME.py files, separated as in $PATH. Child processes inherit
-  the variable, so that they find the same approaches.
+- $BNN_BENCH_APPROACHES (or `--approach-path`): folders or NAME.py files, separated as in $PATH, also for children.
 - an entry point of group `bnn_bench.approaches`, whose value is the package that holds the two files.
 
-Finding an approach imports nothing of it, except the parents of a package with an entry point. An approach that cannot
-be found becomes a source with an `error`.
+Finding an approach imports but the parents of an entry point's package; one not found is a source with an error.
 """
 
 from __future__ import annotations
@@ -68,10 +65,13 @@ def load(source: ApproachSource) -> types.ModuleType:
     """Import NAME.py; raises BrokenApproach for every error in the file."""
     package = source.module.rpartition(".")[0]
     if package.startswith(_PRIVATE) and package not in sys.modules:
-        made = types.ModuleType(package)
-        made.__path__ = [str(source.folder)]
-        sys.modules[package] = made
+        sys.modules[package] = types.ModuleType(package)
+        sys.modules[package].__path__ = [str(source.folder)]
     try:
+        if b"torchvision" in (source.folder / f"{source.name}.py").read_bytes():
+            from bench.data.torchvision_shim import make_importable  # here: few approaches need it
+
+            make_importable()
         return importlib.import_module(source.module)
     except BaseException as error:  # a user's file may even call sys.exit
         if isinstance(error, KeyboardInterrupt):

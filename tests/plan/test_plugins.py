@@ -1,8 +1,10 @@
 """Approaches from outside, by path and by entry point. A broken one is listed and does not affect the others."""
 
+import importlib.util
 import json
 import os
 import shutil
+import subprocess
 import sys
 import textwrap
 from importlib import metadata
@@ -47,6 +49,19 @@ def test_an_approach_by_path_is_one_of_them(folder):
     assert load_class("mine").__name__ == "McDropout"
     assert source_files("mine") == [folder / "mine.py"]
     assert not broken()
+
+
+@pytest.mark.skipif(importlib.util.find_spec("torchvision") is None, reason="torchvision is not installed")
+def test_an_ordinary_script_may_import_torchvision_which_a_torch_without_cuda_cannot(folder):
+    code = (
+        (folder / "mine.py")
+        .read_text()
+        .replace("import torch\n", "import torch\nfrom torchvision import datasets\n", 1)
+    )
+    (folder / "mine.py").write_text(code)
+    loads = "from bench.plan.registry import load_class; print(load_class('mine').__name__)"
+    alone = subprocess.run([sys.executable, "-c", loads], capture_output=True, text=True, check=False)
+    assert (alone.stdout, alone.stderr) == ("McDropout\n", "")
 
 
 def test_two_folders_may_have_files_of_one_name_beside_them(folder, tmp_path, monkeypatch):
