@@ -5,8 +5,8 @@ A run is one training seed on all splits of a set; its number is the mean over s
 - On the author's splits, a printed mean is judged as one more run of ours (`comparison.against_reported`): the splits
   are the same, so seeds alone scatter. It takes `ENOUGH` runs. With D the distance to the nearest number that prints
   so, E to the farthest, h the half-width of the 95 % interval for one more run, and M the margin: contradicted if the
-  p-value, adjusted by Holm over the column's values that can be tested, is below `ALPHA`; confirmed if E + h <= M; else
-  no single run can tell.
+  p-value, adjusted by Holm over the column's comparable values, measured or not, is below `ALPHA`; confirmed if
+  E + h <= M; else no single run can tell.
 - M is `MARGIN_SHARE` of the author's standard deviation over splits, in his run `MARGIN_RUN`.
 - Where the author's result of every split is known, ours are paired with them.
 - A mean over other splits is compared by the corrected resampled t (Nadeau and Bengio 2003, Machine Learning 52): test
@@ -130,14 +130,10 @@ def judge_column(name: str, ours: Mapping[tuple[str, str], Runs]) -> list[TableV
     """
     column = tables().columns[name]
     found = [judge(one, column, ours) for one in printed() if one.column == name and one.set in facts()]
-    tested = {place: one.estimate for place, one in enumerate(found) if one.ours.n >= ENOUGH or is_elsewhere(column)}
-    adjusted = holm_over(tested)
+    elsewhere = column.splits != "author"  # then our splits scatter too, and one run is enough
+    tested = {place: one.estimate for place, one in enumerate(found) if one.ours.n >= ENOUGH or elsewhere}
+    adjusted = holm_over(tested, sum(one.outcome != NOT_COMPARABLE for one in found))
     return [_concluded(one, adjusted[place]) if place in adjusted else one for place, one in enumerate(found)]
-
-
-def is_elsewhere(column: Column) -> bool:
-    """Return whether a column's values are means over other splits than the author's."""
-    return column.splits != "author"
 
 
 def judge(one: Printed, column: Column, ours: Mapping[tuple[str, str], Runs]) -> TableVerdict:
@@ -156,14 +152,13 @@ def judge(one: Printed, column: Column, ours: Mapping[tuple[str, str], Runs]) ->
     room = margin(one.set, one.metric)
     theirs = author().get((column.run, one.set, one.metric))
     by_split = None if theirs is None else pair(one.set, theirs, over_seeds)
-    if is_elsewhere(column):
+    if column.splits != "author":
         sd = printed_sd(one, column)
         if sd is None:
             return TableVerdict(one, NOT_COMPARABLE, "other splits, and no error that is known", means)
         return TableVerdict(one, CANNOT_TELL, "", means, resampled(one, sd, over_seeds), None, room)
-    if means.n < 2:
-        return TableVerdict(one, TOO_FEW, "", means, _distance(means, reported(one)), None, room, by_split)
-    return TableVerdict(one, TOO_FEW, "", means, against_reported(means, reported(one)), None, room, by_split)
+    estimate = against_reported(means, reported(one)) if means.n > 1 else _distance(means, reported(one))
+    return TableVerdict(one, TOO_FEW, "", means, estimate, None, room, by_split)
 
 
 def _mean_over_seeds(runs: Runs) -> dict[int, float]:
