@@ -14,6 +14,7 @@ from pathlib import Path
 from bench.cli import FAILED, INCOMPLETE
 from bench.cli.options import add_record_options, add_wide, existing_folder, warn
 from bench.cli.reading import check_conditions, check_records
+from bench.cli.waiting import doing
 from bench.core.errors import ConfigError, check_known
 from bench.core.folder import Problem
 from bench.core.records import Record
@@ -187,14 +188,17 @@ def _findings(arguments: argparse.Namespace, stored: Sequence[Record]) -> Iterab
     parts = arguments.what or PARTS
     records = select(stored, arguments.profile, arguments.device.split(":")[0], arguments.precision)
     if "documents" in parts:
+        doing("auditing the documents' code")
         documents = [arguments.document] if arguments.document else list(DOCUMENTS)
         yield from audit_documents(documents, Numbers(Results(records, manifests()), read_all(store)[0]))
     if "approaches" in parts:
         for entry in manifests().values():
             if arguments.document in (None, entry.document) and not entry.missing_framework():
+                doing(f"auditing approach {entry.name}")
                 for recipe in entry.recipes:
                     yield from audit_approach(entry.name, recipe)
     if "records" in parts:
+        doing("auditing the records")
         known = {name: entry.document for name, entry in manifests().items()}
         chosen = [r for r in records if arguments.document in (None, known.get(r.approach))]
         yield from audit_records(chosen, store)

@@ -6,6 +6,7 @@ import argparse
 
 from bench.cli import INCOMPLETE, options, reading
 from bench.cli.inputs import inputs_of, warn_of_problems
+from bench.cli.waiting import doing
 from bench.core.errors import ConfigError, check_known
 from bench.core.files import check_writable
 from bench.show.figures.catalogue import FORMATS, survey, write
@@ -54,8 +55,10 @@ def _figures(arguments: argparse.Namespace) -> int:
     place = arguments.to or reading.folder(arguments, "figures")
     below = None if arguments.to else reading.own_folder(arguments)
     check_writable(place, below)
-    for path in write(chosen, place, arguments.format, below):
-        options.say(str(path))
+    for number, figure in enumerate(chosen, start=1):
+        doing(f"drawing figure {number} of {len(chosen)}")
+        for path in write([figure], place, arguments.format, below):
+            options.say(str(path))
     if arguments.name:
         return 0
     for item in absent:

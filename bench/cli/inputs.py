@@ -6,6 +6,7 @@ import argparse
 import sys
 
 from bench.cli.options import warn
+from bench.cli.waiting import doing
 from bench.core.project import RESULTS
 from bench.core.text import counted, one_line
 from bench.judge.comparison import ENOUGH
@@ -19,6 +20,7 @@ def inputs_of(arguments: argparse.Namespace, reads_others: bool = True) -> Input
     baseline = getattr(arguments, "baseline", None)
     conditions = (arguments.profile, arguments.device, arguments.precision)
     inputs = Inputs(arguments.results, *conditions, baseline, reads_others=reads_others)
+    doing("judging the records")  # which are read when a number is asked for
     if line := whose(inputs):
         print(one_line(line), file=sys.stderr)
     return inputs

@@ -7,12 +7,9 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import difflib
 import errno
 import importlib
-import itertools
 import os
-import re
 import sys
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, NoReturn
@@ -23,8 +20,6 @@ from bench.core.project import VERSION
 from bench.core.text import as_called, one_line, program
 from elbo_audit.errors import AuditError
 
-UNKNOWN_OPTION = re.compile(r"unrecognized arguments: (?P<given>-[\w-]+)")
-UNKNOWN_CHOICE = re.compile(r"invalid choice: '(?P<given>[^']*)' \(choose from (?P<known>[^)]*)\)")
 CANNOT_WRITE = (errno.ENOSPC, errno.EFBIG, errno.EIO, errno.EDQUOT)  # a full disk, a limit, a broken device
 LONGEST = 400  # characters of an error message, which repeats what the user typed
 UNFOLDED = 10_000  # columns with --wide
@@ -57,6 +52,7 @@ COMMANDS = {
     "score": Command("yours", "score:add", "give saved predictions of your trained model a row in the tables"),
     "predict": Command("yours", "predict:add", 'ask trained networks about a picture: the digit, or "I don\'t know"'),
     "data": Command("more", "data:add", "the data sets: list, fetch, verify, export"),
+    "completion": Command("more", "words:add", "for bash or zsh: what completes commands, options and names"),
     "env": Command("more", "env:add", "versions, processor and commit, as records keep them"),
 }
 
@@ -66,25 +62,19 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Raise ConfigError with the message, a suggestion, and the command that shows help."""
-        raise ConfigError(f"{one_line(message, LONGEST)}{self._nearest(message)}; see `{self.prog} --help`")
+        from bench.cli.words import nearest
 
-    def _nearest(self, message: str) -> str:
-        """Return a suggestion if argparse's message names an unknown option or choice, else ''."""
-        option, choice = UNKNOWN_OPTION.search(message), UNKNOWN_CHOICE.search(message)
-        below = [one._name_parser_map.values() for one in self._actions if isinstance(one, argparse._SubParsersAction)]
-        known = [name for parser in itertools.chain([self], *below) for name in parser._option_string_actions]
-        given = option["given"] if option else ""
-        if choice:
-            given, known = choice["given"], re.findall("'([^']*)'", choice["known"])
-        begins = [name for name in known if given and name.startswith(given)]  # an abbreviation, which is not accepted
-        near = begins or difflib.get_close_matches(given, known, n=1)
-        return f"; did you mean {' or '.join(map(repr, near))}?" if near else ""
+        raise ConfigError(f"{one_line(message, LONGEST)}{nearest(message, self)}; see `{self.prog} --help`")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command of a command line (by default this process's) and return the exit code."""
     words = sys.argv[1:] if argv is None else argv
-    return guarded(lambda: act(parse(words)))
+    if next(iter(words), "") == "run":  # it shows its progress itself
+        return guarded(lambda: act(parse(words)))
+    from bench.cli.waiting import watched  # here and below: a run needs none of it
+
+    return guarded(lambda: watched(words, lambda: act(parse(words))))
 
 
 def parse(words: Sequence[str]) -> argparse.Namespace:
@@ -93,14 +83,19 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
     if name.startswith("-"):
         return _top().parse_args([name, *rest])  # --help and --version end the process, other words are an error
     if name not in COMMANDS:
-        from bench.cli.gone import GONE  # here: no command needs it
+        from bench.cli.words import GONE
 
         raise ConfigError(GONE[name]) if name in GONE else unknown_name("command", one_line(name, LONGEST), COMMANDS)
+    every = argparse.Namespace(parsers=lambda: {one: _parser(one) for one in COMMANDS})  # for `completion`
+    return _parser(name).parse_args(rest, every)
+
+
+def _parser(name: str) -> Parser:
     module, _, function = COMMANDS[name].place.partition(":")
     parser = Parser(prog=f"{program()} {name}", description=COMMANDS[name].help, allow_abbrev=False)
     add: Callable[[argparse.ArgumentParser], None] = getattr(importlib.import_module(f"bench.cli.{module}"), function)
     add(parser)
-    return parser.parse_args(rest)
+    return parser
 
 
 def act(arguments: argparse.Namespace) -> int:
@@ -158,14 +153,13 @@ def _give_up_output() -> None:
 
 
 def _top() -> Parser:
-    lines = []
-    for group, found in itertools.groupby(COMMANDS.items(), lambda item: item[1].group):
-        lines += [f"{group}:", *(f"  {name:<10} {command.help}" for name, command in found)]
+    from bench.cli.words import listed
+
     parser = Parser(
         prog=program(),
         usage=f"{program()} COMMAND ...",
         description="Do the published numbers of Bayesian neural networks hold?",
-        epilog="\n".join([*lines, "", f"`{program()} COMMAND --help` explains one."]),
+        epilog=f"{listed(COMMANDS.items())}\n\n`{program()} COMMAND --help` explains one.",
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )

@@ -11,6 +11,7 @@ from pathlib import Path
 from bench.cli import USAGE
 from bench.cli.options import add_approach_path, given_folder, given_path, warn
 from bench.cli.reading import say_if_shipped
+from bench.cli.waiting import doing
 from bench.core.errors import BenchError, ConfigError, UnusableImage
 from bench.core.project import usual_results
 from bench.core.store import Store
@@ -61,7 +62,9 @@ def _predict(arguments: argparse.Namespace) -> int:
     if arguments.figure is not None:
         show.check_figure(arguments.figure, arguments.images)
     say_if_shipped(arguments)
+    doing("loading networks")
     predictors = _predictors(arguments)
+    doing("answering pictures")
     images, unusable = _read(arguments.images)
     by_approach = [predictor.answers(images) for predictor in predictors]
     answers = [[answers_of[place] for answers_of in by_approach] for place in range(len(images))]

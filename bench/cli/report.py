@@ -8,6 +8,7 @@ from bench.cli import INCOMPLETE
 from bench.cli.inputs import inputs_of, warn_of_problems
 from bench.cli.options import add_record_options, given_path, names, say
 from bench.cli.reading import add_baseline, check_records, own_folder
+from bench.cli.waiting import doing
 from bench.core.errors import ConfigError, check_known
 from bench.core.files import check_writable
 from bench.core.text import counted
@@ -46,6 +47,7 @@ def _report(arguments: argparse.Namespace) -> int:
     check_writable(page.parent, below)  # before the work, so that none is lost
     inputs = inputs_of(arguments)
     content = collect(inputs, with_figures="html" in arguments.format and not arguments.no_figures)
+    doing("drawing figures and making tables")
     written = write_report(content, page, arguments.format, below)
     warn_of_problems(inputs)
     if "html" in arguments.format:

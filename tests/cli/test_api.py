@@ -1,8 +1,10 @@
-"""`import bench`: the examples in the documentation run, arrays of NumPy and PyTorch, errors in one line."""
+"""`import bench`: the documents' examples and the notebooks run, arrays of NumPy and PyTorch, errors in one line."""
 
+import ast
 import csv
 import doctest
 import io
+import json
 import math
 import re
 from pathlib import Path
@@ -16,7 +18,8 @@ from PIL import Image
 import bench
 from bench.cli.main import main
 from bench.core.errors import ConfigError, ContractViolation, UnusableImage
-from bench.core.project import RESULTS
+from bench.core.project import RESULTS, TOP
+from bench.show.page.links import NOTEBOOKS as LINKED
 from tests import drawings
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "your-approach.md"
@@ -186,3 +189,74 @@ def test_a_figure_is_one_of_matplotlib_that_a_notebook_shows():
     assert re.search(r"<figcaption>Share of pictures [^<]* seeds 0-4[^<]*</figcaption></figure>$", shown)
     with pytest.raises(ConfigError, match=r"'shure'.*'sure'"):
         bench.figure("shure", RESULTS)
+
+
+EXAMPLES = TOP / "examples"
+NOTEBOOKS = sorted(path.stem for path in EXAMPLES.glob("*.ipynb"))
+
+
+def cells(name):
+    return json.loads((EXAMPLES / f"{name}.ipynb").read_text(encoding="utf-8"))["cells"]
+
+
+@pytest.fixture
+def ran(monkeypatch, tmp_path):
+    """Return a function that runs a notebook in `examples`; it returns its names, and what each cell shows."""
+    monkeypatch.chdir(EXAMPLES)
+    monkeypatch.setattr("tempfile.mkdtemp", lambda: str(tmp_path))
+
+    def run(name):
+        names, shown = {"__name__": "__main__"}, []
+        for cell in cells(name):
+            if cell["cell_type"] == "code":
+                body = ast.parse("".join(cell["source"])).body
+                last = body.pop().value if isinstance(body[-1], ast.Expr) else None
+                exec(compile(ast.Module(body, []), name, "exec"), names)
+                shown.append(None if last is None else eval(compile(ast.Expression(last), name, "eval"), names))
+        return names, shown
+
+    return run
+
+
+def test_believe_it(ran):
+    names, shown = ran("believe-it")
+    *odd, three = names["bayesian"]
+    assert [answer.digit for answer in odd] == [None] * 3
+    assert three.digit == names["ordinary"][-1].digit == 3
+    assert names["ordinary"][0].digit is not None  # the letter
+    pictured = [one for one in shown if hasattr(one, "_repr_png_")]
+    assert len(pictured) == 3
+    assert all(one._repr_png_().startswith(b"\x89PNG") for one in pictured)
+    assert names["percent"].loc["mlp", "letters/sure"] > names["percent"].loc["linear_bbb", "letters/sure"]
+
+
+def test_audit_your_loss(ran):
+    names, shown = ran("audit-your-loss")
+    reports = ("scale", "fine", "sign", "gradient")
+    failed = {name: {one["rule"] for one in names[name].advice} for name in reports}
+    assert [names[name].ok for name in reports] == [False, True, False, False]
+    assert failed == {"scale": {"kl-scale"}, "fine": set(), "sign": {"kl-sign"}, "gradient": {"detached-gradient"}}
+    assert len(shown[-1]) == 3  # of the table
+
+
+def test_your_model(ran):
+    names, _ = ran("your-model")
+    own = [f"mine: {name} (not retrained)" for name in ("plain", "mc-dropout")]
+    assert set(own) < set(names["choice"].approach)
+    assert set(own) < set(names["coverage"].index)
+    assert "mlp" in set(names["choice"].approach)
+
+
+@pytest.mark.parametrize("name", NOTEBOOKS)
+def test_a_notebook_is_stored_without_results(name):
+    code = [cell for cell in cells(name) if cell["cell_type"] == "code"]
+    assert code
+    assert all(cell["outputs"] == [] and cell["execution_count"] is None for cell in code)
+    assert len({cell["id"] for cell in cells(name)}) == len(cells(name))
+
+
+def test_the_page_knows_every_notebook_by_its_title():
+    titles = {name: cells(name)[0]["source"][0] for name in NOTEBOOKS}
+    assert {f"{name}.html": title.strip() for name, title in titles.items()} == {
+        file: f"# {title}" for file, title in LINKED.items()
+    }

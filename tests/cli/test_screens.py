@@ -1,11 +1,21 @@
-"""Screens that fit a person: the gate's and the verdicts' short forms."""
+"""Screens: short forms of the gate and of verdicts, what a shell completes, the line of a silent command."""
+
+import contextlib
+import io
+import shutil
+import subprocess
+import sys
+import threading
 
 import pytest
 
-from bench.cli import FAILED, INCOMPLETE
+from bench.cli import FAILED, INCOMPLETE, waiting
 from bench.cli.main import main, parse
 from bench.cli.table import _chosen
+from bench.cli.waiting import Line, doing, watched
 from bench.core.project import RESULTS
+from bench.plan.recipes import recipe_names
+from bench.plan.registry import manifests
 from bench.show.inputs import Inputs
 from bench.show.tables.registry import one_table
 from tests.gate_folders import folders, fresh_folder
@@ -58,3 +68,99 @@ def test_a_screen_of_verdicts_has_the_end_results_and_files_every_number(more, s
 def test_only_tables_with_main_rows_are_shortened(shipped):
     table = one_table(shipped, "headline")
     assert table.shortened("no row is left out") == table
+
+
+@pytest.fixture(scope="module")
+def script(tmp_path_factory):
+    path = tmp_path_factory.mktemp("completion") / "bnn-bench"
+    with path.open("w") as file, contextlib.redirect_stdout(file):
+        assert main(["completion", "bash"]) == 0
+    return path
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="no bash")
+@pytest.mark.parametrize(
+    ("typed", "expected"),
+    [
+        ("verd", ["verdict"]),
+        ("run linear", ["linear_bbb"]),
+        ("audit recor", ["records"]),
+        ("run mlp --recipe publ", None),
+        ("run mlp --time-l", ["--time-limit"]),
+        ("run mlp --time-limit ", []),  # a number, so neither approaches nor options
+        ("run mlp --results ", []),  # a file, which the shell completes itself
+        ("table verdict_s", ["verdict_summary"]),
+        ("table --data-set lett", ["letters"]),
+        ("verdict feldman2018.bbb.epoch20.test_a", ["feldman2018.bbb.epoch20.test_accuracy"]),
+        ("data ver", ["verify"]),
+    ],
+)
+def test_a_shell_completes_commands_options_and_names_without_python(script, typed, expected):
+    words = ["bnn-bench", *typed.split(" ")]
+    bash = f'. "$0"; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); PATH=; _bnn_bench bnn-bench "{words[-1]}" "{words[-2]}"'
+    asked = [shutil.which("bash"), "-c", f'{bash}; echo "${{COMPREPLY[*]}}"', str(script), *words]
+    found = subprocess.run(asked, check=True, capture_output=True, text=True).stdout.split()
+    if expected is None:
+        expected = [name for name in recipe_names(manifests()["mlp"]) if name.startswith("publ")]
+        assert set(expected) <= set(found)
+    else:
+        assert found == expected
+
+
+@pytest.mark.parametrize("silent", [1.9, 2.0])
+def test_a_line_appears_after_two_seconds_and_is_erased_before_anything_is_printed(silent, monkeypatch):
+    now, out = [10.0], io.StringIO()
+    monkeypatch.setenv("COLUMNS", "80")
+    line = Line("report", out, clock=lambda: now[0])
+    doing("drawing figure 3 of 16")
+    now[0] += silent
+    line.look()
+    shown = "\rreport: drawing figure 3 of 16, 2 s" if silent >= 2 else ""
+    assert out.getvalue() == shown
+    monkeypatch.setenv("COLUMNS", "12")  # no line is folded, and none is longer than what is erased
+    doing("")
+    now[0] += 2
+    line.look()
+    cut = "\rreport: wor"
+    assert out.getvalue() == shown + cut.ljust(max(len(shown), len(cut)))
+    assert line.erased(lambda: out.write("answer")) == len("answer")
+    assert out.getvalue().endswith(f"\r{' ' * (max(len(shown), len(cut)) - 1)}\ranswer")
+    before = out.getvalue()
+    line.look()  # something was just printed
+    assert out.getvalue() == before
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+@pytest.mark.parametrize(("words", "is_shown"), [(["list"], True), (["gate"], False), (["ablation", "--run"], False)])
+def test_a_silent_command_has_a_line_on_a_terminal(words, is_shown, monkeypatch):
+    screen, shown = Terminal(), threading.Event()
+    monkeypatch.setattr(sys, "stderr", screen)
+    monkeypatch.setattr(waiting, "SILENT_S", 0.0)
+    monkeypatch.setattr(waiting, "EVERY_S", 0.001)
+    look = Line.look
+    monkeypatch.setattr(Line, "look", lambda line: (look(line), shown.set()))
+
+    def action():
+        assert not is_shown or shown.wait(60)
+        sys.stderr.write("warning\n")
+        return 3
+
+    assert watched(words, action) == 3
+    assert sys.stderr is screen
+    said = screen.getvalue()
+    assert ("list: working, 0 s" in said) == is_shown
+    if is_shown:  # erased before the warning, and at the end
+        assert said.partition("warning\n")[0].endswith("\r")
+        assert said.endswith(("\r", "warning\n"))
+    else:
+        assert said == "warning\n"
+
+
+def test_no_line_where_errors_are_no_terminal(monkeypatch):
+    screen = io.StringIO()
+    monkeypatch.setattr(sys, "stderr", screen)
+    assert watched(["list"], lambda: int(sys.stderr is screen)) == 1
