@@ -206,11 +206,11 @@ def numpyro(path: Path) -> float:
 
     energy, z = _potential(path)
     settings = {"adapt_step_size": False, "adapt_mass_matrix": False}
-    kernel = HMC(potential_fn=energy, step_size=STEP, trajectory_length=STEP * (LEAPFROGS + 0.5), **settings)
+    kernel = HMC(potential_fn=energy, step_size=STEP, trajectory_length=None, num_steps=LEAPFROGS, **settings)
     keys = jax.random.split(jax.random.PRNGKey(0), TOGETHER)
     states = kernel.init(keys, 0, init_params=z, model_args=(), model_kwargs={})
-    move = jax.jit(jax.vmap(lambda state: kernel.sample(state, (), {})))
-    assert (move(states).num_steps == LEAPFROGS).all()
+    move = jax.jit(lambda states: kernel.sample(states, (), {}))  # several keys have made it one for all chains
+    assert (move(states).num_steps == LEAPFROGS).all(), move(states).num_steps
     return _shortest(lambda: jax.block_until_ready(move(states)))
 
 
