@@ -27,6 +27,8 @@ SHIPPED = (
     "results/records/*.npz",
     "results/shipped-fits/*/*.safetensors",
     "results/derived_metrics/*.jsonl",
+    "results/posterior/*.json",
+    "results/posterior/*.npz",
 )
 
 

@@ -12,20 +12,20 @@ from typing import TYPE_CHECKING
 from bench.core.project import VERSION
 
 if TYPE_CHECKING:
-    from bench.api import evaluate, figure, fit, predict, records, table
+    from bench.api import distance, evaluate, figure, fit, predict, records, table, task_rows
     from bench.run.own import ModuleApproach, NetworkPosterior, load_state, loader, row_dropout, seeded, state_of
     from bench.run.scoring import score
     from elbo_audit import audit_pyro, audit_torch
 
 __version__ = VERSION
 __all__ = [
-    "ModuleApproach", "NetworkPosterior", "audit_pyro", "audit_torch", "evaluate", "figure", "fit", "load_state",
-    "loader", "predict", "records", "row_dropout", "score", "seeded", "state_of", "table",
+    "ModuleApproach", "NetworkPosterior", "audit_pyro", "audit_torch", "distance", "evaluate", "figure", "fit",
+    "load_state", "loader", "predict", "records", "row_dropout", "score", "seeded", "state_of", "table", "task_rows",
 ]  # fmt: skip
 
 _MODULES = {
     **dict.fromkeys(__all__, "bench.run.own"),
-    **dict.fromkeys(("evaluate", "figure", "fit", "predict", "records", "table"), "bench.api"),
+    **dict.fromkeys(("distance", "evaluate", "figure", "fit", "predict", "records", "table", "task_rows"), "bench.api"),
     "score": "bench.run.scoring",
     **dict.fromkeys(("audit_pyro", "audit_torch"), "elbo_audit"),
 }

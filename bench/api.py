@@ -31,6 +31,8 @@ from bench.measure.metrics.draws import draw_hits, reduce_draws
 from bench.measure.metrics.evaluate import MetricArrays, MetricValues, MissingMetrics, evaluate_classification
 from bench.plan import recipes
 from bench.plan.registry import manifest
+from bench.posterior.compare import distance as distance
+from bench.posterior.compare import task_rows as task_rows
 from bench.run.own import FitAlone, Tell
 from bench.show.frame import folder_frame
 from bench.show.predict import fits

@@ -48,6 +48,7 @@ COMMANDS = {
     "gate": Command("judge", "gate:add", "for CI: does the code still give the numbers of the baseline?"),
     "baseline": Command("judge", "baseline:add", "the seeds that verdicts, gate and ablations compare with"),
     "uci": Command("judge", "uci:add", "the UCI regression sets: splits, printed values, mistakes"),
+    "posterior": Command("judge", "posterior:add", "the true posteriors of small networks: list, make, check"),
     "new": Command("yours", "new:add", "start an approach of your own: two files that pass every check"),
     "score": Command("yours", "score:add", "give saved predictions of your trained model a row in the tables"),
     "predict": Command("yours", "predict:add", 'ask trained networks about a picture: the digit, or "I don\'t know"'),

@@ -106,6 +106,7 @@ def _names() -> dict[str, Callable[[], Iterable[str]]]:
     from bench.plan.recipes import PROFILES, recipe_names
     from bench.plan.registry import manifests
     from bench.plan.trained_runs import PROTOCOLS
+    from bench.posterior.tasks import all_tasks
     from bench.show.tables.registry import TABLES
 
     recipes = dict.fromkeys(itertools.chain.from_iterable(recipe_names(entry) for entry in manifests().values()))
@@ -113,6 +114,7 @@ def _names() -> dict[str, Callable[[], Iterable[str]]]:
     plain |= {"device": ("cpu", "cuda"), "recipe": recipes, "document": DOCUMENTS, "data_set": ALL_NAMES}
     found: dict[str, Callable[[], Iterable[str]]] = {name: partial(iter, words) for name, words in plain.items()}
     found |= dict.fromkeys(("approach", "approaches", "gate init"), manifests)
+    found |= dict.fromkeys(("posterior tasks", "posterior check"), all_tasks)
     found["audit what"] = lambda: (*PARTS, *manifests())
     found["table name"] = lambda: itertools.chain.from_iterable(kind.questions() for kind in TABLES)
     found["verdict claim"] = lambda: (claim.id for claim in load_claims())

@@ -74,9 +74,14 @@ def log_mean(logs: Floats) -> Floats:
     return found
 
 
+def normal_log_density(mean: Floats, sd: Floats, y: Floats) -> Floats:
+    """Return log densities [S, B] of normals at targets y [B], nats; mean [S, B], sd [S, 1] or [S, B]."""
+    return np.asarray(-np.square((y - mean) / sd) / 2 - np.log(sd) - np.log(2 * np.pi) / 2)
+
+
 def mixture_log_density(mean: Floats, sd: Floats, y: Floats) -> Floats:
-    """Return the log density [B] at targets y [B] of a mixture of normals; mean [S, B], sd [S, 1] or [S, B]."""
-    return log_mean(-np.square((y - mean) / sd) / 2 - np.log(sd) - np.log(2 * np.pi) / 2)
+    """Return the log density [B] of the mixture of the draws' normals; as `normal_log_density`."""
+    return log_mean(normal_log_density(mean, sd, y))
 
 
 def mixture_quantiles(mean: Floats, sd: Floats, n: int = N_QUANTILES) -> Floats:

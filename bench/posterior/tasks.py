@@ -1,8 +1,9 @@
 """The tasks of the reference posteriors: networks, priors and rows, as tasks.toml fixes them.
 
-Images stay whole numbers until they are hashed, so that a hash is the same on every machine. Images of 28 x 28 become
-smaller by sums over blocks: 14 x 14 by blocks of 2 x 2; 8 x 8, the size of scikit-learn's digits, by blocks of 3 x 3 of
-the 24 x 24 pixels in the middle, which a digit of MNIST (at most 20 x 20) fills about as those digits fill theirs.
+A regression is split 0 of a set of `bench.uci`, standardised by its training rows. Images stay whole numbers until they
+are hashed, so that a hash is the same on every machine. Images of 28 x 28 become smaller by sums over blocks: 14 x 14
+by blocks of 2 x 2; 8 x 8, the size of scikit-learn's digits, by blocks of 3 x 3 of the 24 x 24 pixels in the middle,
+which a digit of MNIST (at most 20 x 20) fills about as those digits fill theirs.
 """
 
 from __future__ import annotations
@@ -29,10 +30,12 @@ from bench.data.splits import load_ood, load_split
 from bench.interface import Split
 from bench.measure.shifted import rotated
 from bench.posterior.network import Network
+from bench.uci.data import load as regression
+from bench.uci.data import standardise
 
 FILE = Path(__file__).with_name("tasks.toml")
 TRAIN = "train"
-DIGITS = "digits"  # the test rows of a classification
+DIGITS, TEST = "digits", "test"  # the test rows of a classification, and of a regression
 SETS = (DIGITS, "letters", "clothes", "noise", "turned")
 BYTE, COUNT = 255, 16  # the largest value of a pixel: of MNIST's images, and of scikit-learn's
 MIDDLE = 24  # pixels
@@ -40,12 +43,13 @@ DEGREES = 60.0  # of the set `turned`, to the left
 D_AND_I, PER_LETTER = (3, 8), 100  # D looks like 0 and I like 1; the letters A to J lie in order
 
 Whole = NDArray[np.int64]
+Floats = NDArray[np.float64]
 Positive = Annotated[int, msgspec.Meta(ge=1)]
 Scale = Annotated[float, msgspec.Meta(ge=0)]
 
 
 class RowSet(TomlTable, frozen=True):
-    """A fixed set of rows, and the hash of `inputs_hash`."""
+    """A fixed set of rows, and the hash of `rows_hash`."""
 
     rows: Positive
     sha256: str
@@ -55,21 +59,30 @@ class Task(TomlTable, frozen=True, kw_only=True):
     """A task of tasks.toml, which says what the fields mean."""
 
     title: Text
-    data: Literal["mnist", "digits"]
-    side: Positive
+    data: Literal["mnist", "digits", "bostonHousing", "concrete"]
+    side: int = 0
     n_hidden: Positive
     activation: Literal["relu", "tanh"]
     weight_sds: tuple[Scale, Scale]
     bias_sds: tuple[Scale, Scale]
+    log_noise_mean: float = 0.0
+    log_noise_sd: Scale = 1.0
     draws: Positive
     warmup: Positive
     minutes: Scale
     sets: dict[str, RowSet]
 
     def __post_init__(self) -> None:
-        """Raise ValueError if training or test rows are missing, or a set is unknown."""
-        if not {TRAIN, DIGITS} <= self.sets.keys() <= {TRAIN, *SETS}:
+        """Raise ValueError if the sets are not those of the data."""
+        if self.kind == "regression" and self.sets.keys() != {TRAIN, TEST}:
+            raise ValueError(f"the sets of a regression are {TRAIN} and {TEST}")
+        if self.kind == "classification" and not {TRAIN, DIGITS} <= self.sets.keys() <= {TRAIN, *SETS}:
             raise ValueError(f"sets must have {TRAIN} and {DIGITS}, and may have {', '.join(SETS[1:])}")
+
+    @property
+    def kind(self) -> Literal["classification", "regression"]:
+        """Return what is learnt."""
+        return "classification" if self.data in ("mnist", "digits") else "regression"
 
     @property
     def definition(self) -> str:
@@ -80,15 +93,35 @@ class Task(TomlTable, frozen=True, kw_only=True):
         """Return the network for rows of a length."""
         fan_in = (n_inputs**-0.5, self.n_hidden**-0.5)
         first, second = (given or scaled for given, scaled in zip(self.weight_sds, fan_in, strict=True))
-        return Network(n_inputs, self.n_hidden, N_CLASSES, self.activation, (first, second), self.bias_sds)
+        return Network(
+            n_inputs=n_inputs,
+            n_hidden=self.n_hidden,
+            n_outputs=N_CLASSES if self.kind == "classification" else 1,
+            activation=self.activation,
+            weight_sds=(first, second),
+            bias_sds=self.bias_sds,
+            kind=self.kind,
+            log_noise_mean=self.log_noise_mean,
+            log_noise_sd=self.log_noise_sd,
+        )
 
 
 @dataclass(frozen=True)
 class TaskData:
-    """The rows of a task: x float32 [N, n] in [0, 1], y int64 [N] (-1: no class)."""
+    """The rows of a task.
+
+    Classification: x float32 [N, n] in [0, 1], y int64 [N] (-1: no class). Regression: features and targets float32,
+    standardised by the training rows; a target is `centre` + `unit` * y in its own unit.
+    """
 
     train: Split
     sets: Mapping[str, Split]
+    centre: float = 0.0
+    unit: float = 1.0
+
+    def targets(self) -> Floats:
+        """Return the test targets of a regression in their own unit, [N]."""
+        return self.centre + self.unit * self.sets[TEST].y.double().numpy()
 
 
 def all_tasks() -> dict[str, Task]:
@@ -110,17 +143,45 @@ def load(task: Task, data_dir: Path | None = None) -> TaskData:
         DataMissing, DataCorrupt: a data set is not there, or its rows are not those that tasks.toml fixes.
         MissingFramework: the digits come with scikit-learn, which is not installed.
     """
+    if task.kind == "regression":
+        return _regression(task, data_dir)
     found = {}
     for name, rows in rows_of(task, data_dir).items():
-        fixed, is_now = task.sets[name].sha256, inputs_hash(rows)
-        if is_now != fixed:
-            raise DataCorrupt(
-                f"the rows of set '{name}' ({task.title}) have SHA-256 {is_now[:16]}...; expected {fixed[:16]}... as "
-                f"{FILE.name} has it; `python -m bench data verify` checks the data, git restores the file"
-            )
+        _check(task, name, rows.images, rows.labels, rows.one)
         x = (rows.images.reshape(len(rows.images), -1) / rows.one).astype(np.float32)
         found[name] = Split(name, *map(torch.from_numpy, (x, rows.labels, rows.places)))
     return TaskData(found.pop(TRAIN), found)
+
+
+def _regression(task: Task, data_dir: Path | None) -> TaskData:
+    whole = regression(task.data, data_dir)
+    split = whole.splits[0]
+    for name, rows in ((TRAIN, split.train), (TEST, split.test)):
+        _check(task, name, whole.x[rows], whole.y[rows])
+    x, y = (standardise(part[split.train], part[split.test]) for part in (whole.x, whole.y))
+    train, test = (
+        Split(name, *map(torch.tensor, (features.astype(np.float32), targets.astype(np.float32), rows)))
+        for name, features, targets, rows in zip((TRAIN, TEST), x[:2], y[:2], split, strict=True)
+    )
+    return TaskData(train, {TEST: test}, float(y.mean), float(y.sd))
+
+
+def _check(task: Task, name: str, x: Whole | Floats, y: Whole | Floats, one: int = 1) -> None:
+    """Raise DataCorrupt if a set's rows are not those of tasks.toml."""
+    is_now, fixed = rows_hash(x, y, one), task.sets[name].sha256
+    if is_now != fixed:
+        raise DataCorrupt(
+            f"the rows of set '{name}' ({task.title}) have SHA-256 {is_now[:16]}...; expected {fixed[:16]}... as "
+            f"{FILE.name} has it; `python -m bench data verify` checks the data, git restores the file"
+        )
+
+
+def rows_hash(x: Whole | Floats, y: Whole | Floats, one: int) -> str:
+    """Return the SHA-256 of images in units of 1 / `one`, or of features, and of labels or targets."""
+    found = hashlib.sha256(f"{one} {x.shape}".encode())
+    for part in (x, y):
+        found.update(part.astype(part.dtype.newbyteorder("<")).tobytes())
+    return found.hexdigest()
 
 
 @dataclass(frozen=True)
@@ -160,16 +221,8 @@ class Rows:
         return dataclasses.replace(self, images=sums, one=self.one * block**2)
 
 
-def inputs_hash(rows: Rows) -> str:
-    """Return the SHA-256 of the images, of the number that stands for 1, and of the labels."""
-    found = hashlib.sha256(f"{rows.one} {rows.images.shape}".encode())
-    for part in (rows.images, rows.labels):
-        found.update(part.astype("<i8").tobytes())
-    return found.hexdigest()
-
-
 def rows_of(task: Task, data_dir: Path | None = None) -> dict[str, Rows]:
-    """Return the rows of a task's sets, whose hashes are not checked."""
+    """Return the rows of a classification's sets, whose hashes are not checked."""
     learn, test = _mnist(data_dir) if task.data == "mnist" else _sklearn(task.sets[TRAIN].rows)
     sources: dict[str, Callable[[int], Rows]] = {
         TRAIN: lambda most: learn.at(np.arange(most)),

