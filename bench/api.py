@@ -22,6 +22,7 @@ from bench.core.metric_table import N_CLASSES
 from bench.core.precision import check_device
 from bench.core.project import RESULTS, usual_results
 from bench.core.reasons import in_words
+from bench.core.store import Store
 from bench.core.text import one_line
 from bench.data.splits import load_split, toy_split
 from bench.interface import Noise, Posterior, Split, Task
@@ -216,7 +217,7 @@ def predict(
             floats in [0, 1].
         approach: the network that answers.
         recipe: how it was trained; by default corrected, or where that was not trained, published.
-        results: folder with its fit; by default ./results, or if nothing was trained there, the shipped networks.
+        results: folder with its fit; by default ./results. If it was not trained there, the shipped network answers.
         draws: number of draws from the posterior.
         rule: the rule that decides when it says "I don't know": median or strict.
 
@@ -225,7 +226,9 @@ def predict(
         UnusableImage: a picture does not show a digit on a plain background.
     """
     place = usual_results("fits", fits.SHIPPED) if results is None else Path(results)
-    predictor = Predictor(place, approach, recipe, n_draws=draws, rule=rule)
+    stores = [Store(folder) for folder in dict.fromkeys((place, RESULTS))]
+    ((store, fit),) = fits.choose_from(stores, (approach,), () if recipe is None else (recipe,))
+    predictor = Predictor.of(store, fit, draws, rule)
     return predictor.answers([normalise(image, f"picture {place}") for place, image in enumerate(images, start=1)])
 
 

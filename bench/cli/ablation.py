@@ -38,6 +38,7 @@ def add(parser: argparse.ArgumentParser) -> None:
         "--all", action="store_true", help="the corrections of all approaches of the documents, in short"
     )
     options.add_record_options(parser)
+    reading.add_baseline(parser)
     options.add_wide(parser)
     add_training_on_request(parser)
     parser.add_argument("--seeds", type=options.seeds, metavar="N", help="with --run: a count or a list (default: 3)")
@@ -65,21 +66,27 @@ def _ablation(arguments: argparse.Namespace) -> int:
             check_known(f"data set of the ablation of {one.approach}", (ALL, MNIST, *one.ood), arguments.data_set)
     reading.say_if_shipped(arguments)
     code = _make(ablations, arguments) if arguments.run else 0
-    inputs = inputs_of(arguments)
+    inputs = inputs_of(arguments, approaches={one.approach for one in ablations})
     warn_of_problems(inputs)
     _show(ablations, inputs, arguments)
     return INCOMPLETE if inputs.problems else code
 
 
 def _make(ablations: Sequence[Ablation], arguments: argparse.Namespace) -> int:
-    """Train and measure what the ablations lack, then compute from the fits the numbers that no record has."""
+    """Train and measure what the ablations lack, then compute from the fits the numbers that no record has.
+
+    The baseline has no fits to compute from, so the user's records alone count.
+    """
     from bench.judge.ablation.taking import read_missing  # not at the top: it imports PyTorch, which needs seconds
 
     check_device(arguments.device)
     conditions = {"profile": arguments.profile, "device": arguments.device, "precision": arguments.precision}
-    needed = trained_runs_of(ablations, Selection(seeds=arguments.seeds, **conditions), inputs_of(arguments).paper)
+    needed = trained_runs_of(
+        ablations, Selection(seeds=arguments.seeds, **conditions), Inputs(arguments.results, **conditions).paper
+    )
     code = train_on_request(needed, arguments)
-    records = [record for record in inputs_of(arguments).results.records if record.seed in arguments.seeds]
+    own = Inputs(arguments.results, **conditions).results
+    records = [record for record in own.records if record.seed in arguments.seeds]
     store = Store(arguments.results)
 
     def tell(text: str) -> None:
@@ -98,7 +105,8 @@ def _show(ablations: Sequence[Ablation], inputs: Inputs, arguments: argparse.Nam
     if is_short and not arguments.json:
         print(brief(mistakes_table(inputs)))
     for one in ablations:
-        numbers = inputs.of(group_of(one.approach)).numbers
+        of_group = inputs.of(group_of(one.approach))
+        numbers = of_group.numbers
         found = effects(one, numbers)
         answer = find(one.question, numbers, inputs.claims) if one.question else None
         if arguments.write:
@@ -117,7 +125,7 @@ def _show(ablations: Sequence[Ablation], inputs: Inputs, arguments: argparse.Nam
             others = [name for name in one.ood if name not in data_sets]
             here = " and ".join((MNIST, *data_sets))
             more = [f"Data set {here}; --data-set NAME or {ALL} adds others: {', '.join(others)}."] if others else []
-            table = ablation_table(one, found, numbers, data_sets)
+            table = of_group.with_baseline.marked(ablation_table(one, found, numbers, data_sets))
             print(brief(table if data_sets else table.without((DATA_SET,)), () if arguments.data_set else more) + "\n")
     if arguments.json:
         print(json.dumps(lines, indent=1))

@@ -4,35 +4,46 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Collection
 
 from bench.cli.options import warn
 from bench.cli.waiting import doing
 from bench.core.project import RESULTS
-from bench.core.text import counted, one_line
+from bench.core.text import counted, listed, one_line
 from bench.judge.comparison import ENOUGH
 from bench.plan.freshness import is_stale
+from bench.plan.manifests import DOCUMENTS, ApproachGroup
 from bench.plan.recipes import PROFILES
 from bench.show.inputs import Inputs
 
 
-def inputs_of(arguments: argparse.Namespace, reads_others: bool = True) -> Inputs:
-    """Return the records that the options of `add_record_options` choose; for `reads_others` see `Inputs`."""
+def inputs_of(
+    arguments: argparse.Namespace,
+    reads_others: bool = True,
+    group: ApproachGroup = DOCUMENTS,
+    approaches: Collection[str] = (),
+) -> Inputs:
+    """Return the records that the options of `add_record_options` choose; for `reads_others` and `group` see `Inputs`.
+
+    `approaches`: those that the user asks for; none for all.
+    """
     baseline = getattr(arguments, "baseline", None)
     conditions = (arguments.profile, arguments.device, arguments.precision)
-    inputs = Inputs(arguments.results, *conditions, baseline, reads_others=reads_others)
+    inputs = Inputs(arguments.results, *conditions, baseline, group, reads_others)
     doing("judging the records")  # which are read when a number is asked for
-    if line := whose(inputs):
+    if line := whose(inputs, approaches):
         print(one_line(line), file=sys.stderr)
     return inputs
 
 
-def whose(inputs: Inputs) -> str:
-    """Say which records are the user's and which are not; '' if all are of one folder."""
+def whose(inputs: Inputs, approaches: Collection[str] = ()) -> str:
+    """Say which records, of all or of these approaches, are the user's; '' if all are of one folder."""
     if not inputs.has_baseline:
         return ""
     place, conditions = inputs.store.root, (inputs.profile, inputs.device, inputs.precision)
     theirs = "the shipped records" if inputs.baseline == RESULTS else f"the records in {inputs.baseline}"
-    done = [record for record in inputs.every_own if record.outcome == "done" and not is_stale(record)]
+    asked = [record for record in inputs.every_own if not approaches or record.approach in approaches]
+    done = [record for record in asked if record.outcome == "done" and not is_stale(record)]
     own = {record.series for record in done if record.conditions == conditions}
     if own:
         return (
@@ -43,7 +54,8 @@ def whose(inputs: Inputs) -> str:
     short = sorted(name for name in profiles if name in PROFILES and PROFILES[name].steps_per_epoch is not None)
     reason = f" (profile {', '.join(short)} cuts epochs short and is no evidence)" if short else ""
     what = ", ".join(conditions)
-    return f"{place} has no finished record with profile {what}{reason}: what is shown is of {theirs}"
+    of = f" of {listed(sorted(approaches))}" if approaches else ""
+    return f"{place} has no finished record{of} with profile {what}{reason}: what is shown is of {theirs}"
 
 
 def warn_of_problems(inputs: Inputs) -> None:

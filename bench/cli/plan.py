@@ -111,7 +111,9 @@ def _plan(arguments: argparse.Namespace) -> int:
     table = Table("plan", "", "", PLANNED, texts)
     empty = () if any(row.why for row in rows) else ("why",)
     table = table if arguments.wide else table.without(("basis", "seeds together", *empty))
-    print(shown(table, "", *_busy(speed), f"expected in total: {duration(known)}{more}"))
+    learnt = sum(one.is_shipped and one.fit_s is not None for one in costs.values())
+    whose = [f"times of {counted(learnt, 'trained run')} are learnt from the shipped records, the others from yours"]
+    print(shown(table, "", *_busy(speed), *(whose if learnt else ()), f"expected in total: {duration(known)}{more}"))
     return 0
 
 

@@ -10,10 +10,10 @@ from pathlib import Path
 
 from bench.cli import USAGE
 from bench.cli.options import add_approach_path, given_folder, given_path, warn
-from bench.cli.reading import say_if_shipped
+from bench.cli.reading import add_baseline, say_if_shipped
 from bench.cli.waiting import doing
 from bench.core.errors import BenchError, ConfigError, UnusableImage
-from bench.core.project import usual_results
+from bench.core.project import RESULTS, usual_results
 from bench.core.store import Store
 from bench.core.text import one_line
 from bench.show.predict import fits, show
@@ -47,6 +47,7 @@ def add(parser: argparse.ArgumentParser) -> None:
         metavar="DIR",
         help="default: ./results, or if nothing was trained there, the shipped networks",
     )
+    add_baseline(parser)
     parser.add_argument("--profile", default="full", help="profile of the training (default: full)")
     parser.add_argument("--seed", type=int, help="seed of the training (default: the lowest)")
     parser.set_defaults(action=_predict)
@@ -63,7 +64,7 @@ def _predict(arguments: argparse.Namespace) -> int:
         show.check_figure(arguments.figure, arguments.images)
     say_if_shipped(arguments)
     doing("loading networks")
-    predictors = _predictors(arguments)
+    predictors = _predictors(arguments, Store(arguments.results))
     doing("answering pictures")
     images, unusable = _read(arguments.images)
     by_approach = [predictor.answers(images) for predictor in predictors]
@@ -83,13 +84,23 @@ def _predict(arguments: argparse.Namespace) -> int:
     return USAGE if unusable else 0
 
 
-def _predictors(arguments: argparse.Namespace) -> list[Predictor]:
-    """Return the networks that answer. If the user named no approach, one that cannot be loaded gives a warning."""
-    store = Store(arguments.results)
+def _predictors(arguments: argparse.Namespace, own: Store) -> list[Predictor]:
+    """Return the networks that answer: the user's, and the baseline's of approaches that the user did not train.
+
+    If the user named no approach, one that cannot be loaded gives a warning.
+    """
+    has_other = arguments.baseline is not None and arguments.baseline.resolve() != own.root.resolve()
+    stores = [own, Store(arguments.baseline)] if has_other else [own]
     recipes = tuple(dict.fromkeys(arguments.recipe))
     names = tuple(dict.fromkeys(arguments.approach))
     found, left_out = [], []
-    for fit in fits.choose(store, names, recipes, arguments.profile, arguments.seed):
+    chosen = fits.choose_from(stores, names, recipes, arguments.profile, arguments.seed)
+    if any(store is not own for store, _ in chosen):
+        mine = ", ".join(fits.label(fit.approach, fit.recipe) for store, fit in chosen if store is own)
+        theirs = f"the networks in {arguments.baseline}" if arguments.baseline != RESULTS else "the shipped networks"
+        trained = f"yours, in {own.root}: {mine}; the others are of" if mine else f"{own.root} has none of these:"
+        print(one_line(f"{trained} {theirs}"), file=sys.stderr)
+    for store, fit in chosen:
         try:
             found.append(Predictor.of(store, fit, arguments.draws, arguments.rule))
         except BenchError as error:

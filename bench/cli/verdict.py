@@ -88,7 +88,7 @@ def _verdict(arguments: argparse.Namespace) -> int:
         return _own(arguments)
     _refuse(arguments, OF_OWN, "a number of your own; give --approach, --metric and --reported too")
     if PAPER in ((arguments.claim or "").partition(".")[0], arguments.document):
-        return _paper(arguments, inputs_of(arguments))
+        return _paper(arguments, inputs_of(arguments, reads_others=False, group="paper"))
     inputs = inputs_of(arguments, reads_others=False)
     judgement = inputs.judgement
     if arguments.document is not None:

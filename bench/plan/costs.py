@@ -7,7 +7,7 @@ import math
 import statistics
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 
 from bench.core.environment import busy_cores
@@ -20,12 +20,11 @@ from bench.plan.freshness import is_stale
 from bench.plan.recipes import is_profile, profile
 from bench.plan.trained_runs import TrainedRun
 
-# Bounds of the scaling factor for records made under other load. The load slows both the fit and the matrix products
-# that are timed before it. So scaling by the rate of the products still helps: 88 records made under load were compared
-# with records of the same trained runs on a quiet machine, and their fits were 58 % too long before scaling and 14 %
-# too short after it (geometric means). But a burst of load can make the products, which take a tenth of a second, a
-# hundred times as slow, while the fits took only 0.9 to 3.8 times as long as on the quiet machine. So the factor is
-# bounded.
+# Bounds of the scaling factor for records made under other load, which slows the fit and the matrix products that are
+# timed before it. Scaling by the rate of the products helps: the fits of 88 records made under load were 58 % too long
+# before scaling and 14 % too short after it, against the same trained runs on a quiet machine (geometric means). But a
+# burst of load can make the products, which take a tenth of a second, a hundred times as slow, while the fits took only
+# 0.9 to 3.8 times as long as on the quiet machine. So the factor is bounded.
 UNDER_LOAD = (1 / 3, 3.0)
 
 
@@ -36,6 +35,7 @@ class CostEstimate:
     fit_s: float | None
     measure_s: float | None
     basis: str
+    is_shipped: bool = False  # the user's records were not enough
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ def estimates(chosen: Sequence[TrainedRun], records: Sequence[Record], speed: Sp
         own = estimate(trained_run, records, speed.rate, in_batch)
         if None not in (own.fit_s, own.measure_s):
             return own
-        return estimate(trained_run, [*records, *committed()], speed.rate, in_batch)
+        return replace(estimate(trained_run, [*records, *committed()], speed.rate, in_batch), is_shipped=True)
 
     return {trained_run.key: expected(trained_run) for trained_run in chosen}
 

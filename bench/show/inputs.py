@@ -189,8 +189,8 @@ class Inputs:
 
     @cached_property
     def paper(self) -> Results:
-        """The records of the approaches after Blundell et al. 2015, under the same conditions."""
-        return self.of("paper").results
+        """The records of the approaches after Blundell et al. 2015 that verdicts are of."""
+        return self.of("paper").judged
 
     @cached_property
     def claims(self) -> list[Claim]:

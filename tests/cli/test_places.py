@@ -43,6 +43,37 @@ def test_a_users_own_records_are_read_first_without_a_message(elsewhere, capsys)
     assert "0.9797" not in out  # of mlp, which only the shipped records have
 
 
+def test_an_ablation_shows_ones_own_records_beside_the_shipped_ones_and_a_line_says_so(elsewhere, capsys):
+    (elsewhere / "results" / "records").mkdir(parents=True)
+    shutil.copy(RESULTS / "records" / "dropout_fcn.jsonl", elsewhere / "results" / "records")
+    assert main(["ablation", "mlp", "--results", str(RESULTS)]) == 0
+    shipped = capsys.readouterr().out
+    assert main(["ablation", "mlp"]) == 0  # of which the user has none
+    out, err = capsys.readouterr()
+    assert out == shipped
+    what = "results has no finished record of mlp with profile full, cpu, float32"
+    assert err == f"{what}: what is shown is of the shipped records\n"
+    shutil.copy(RESULTS / "records" / "mlp.jsonl", elsewhere / "results" / "records")
+    assert main(["ablation", "mlp"]) == 0
+    out, err = capsys.readouterr()
+    assert err.startswith("yours, in results: ")
+    assert "mine" in out
+    assert main(["ablation", "mlp", "--baseline", "none"]) == 0
+    assert capsys.readouterr().err == ""
+
+
+def test_a_plan_says_whose_times_it_learns_from(elsewhere, capsys):
+    words = ["plan", "uniform", "mlp", "--protocol", "common", "--recipe", "published"]
+    assert main(words) == 0
+    assert "times of 2 trained runs are learnt from the shipped records" in capsys.readouterr().out
+    (elsewhere / "results" / "records").mkdir(parents=True)
+    shutil.copy(RESULTS / "records" / "mlp.jsonl", elsewhere / "results" / "records")
+    assert main([*words, "--seeds", "99,"]) == 0
+    assert (
+        "times of 1 trained run are learnt from the shipped records, the others from yours" in capsys.readouterr().out
+    )
+
+
 def test_a_command_that_makes_records_uses_the_users_folder(elsewhere, capsys):
     assert main(["plan", "uniform", "--profile", "smoke", "--json"]) == 0
     out, err = capsys.readouterr()

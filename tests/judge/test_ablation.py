@@ -234,12 +234,13 @@ def test_single_changes_of_the_paper_are_read_from_longer_fits():
 
 
 def test_the_command_shows_all_and_writes(tmp_path, capsys):
-    assert main(["ablation", "--all", "--results", str(tmp_path), "--json"]) == 0
+    alone = ["--results", str(tmp_path), "--baseline", "none"]
+    assert main(["ablation", "--all", *alone, "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert {one["approach"] for one in found} == set(read_entries()) - {"blundell_bbb"}  # of another group
     assert all(
         line["n"] == 0 and "python -m bench" in line["reason"] for one in found for line in one["single changes"]
     )
-    assert main(["ablation", "mlp", "--results", str(tmp_path), "--write"]) == 0
+    assert main(["ablation", "mlp", *alone, "--write"]) == 0
     assert (tmp_path / "tables" / "ablation_mlp.md").read_text().startswith("# Ablation of mlp")
     assert (tmp_path / "tables" / "ablation_mlp.csv").exists()

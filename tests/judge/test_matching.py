@@ -168,5 +168,22 @@ def test_the_command_and_the_figure(folder, capsys):
     ]
 
 
+def test_verdicts_are_of_the_baseline_where_ones_own_seeds_are_few_and_a_line_says_so(tmp_path, capsys):
+    for one in records("published", [0.0134] * 5):
+        Store(tmp_path / "base").write(one)
+    place = ["--json", "--baseline", str(tmp_path / "base")]
+    Store(tmp_path / "documents").write(record("mlp", metrics={"mnist/accuracy": 0.9}))
+    said = {}
+    for name in ("base", "documents", "few", "enough"):
+        for one in {"few": records("published", [0.5]), "enough": records("published", [0.5] * 5)}.get(name, []):
+            Store(tmp_path / name).write(one)
+        assert main(["verdict", "blundell2015", "--results", str(tmp_path / name), *place]) == 0
+        said[name] = capsys.readouterr()
+    assert said["base"].out == said["documents"].out == said["few"].out != said["enough"].out
+    assert said["base"].err == ""
+    assert f"{tmp_path / 'documents'} has no finished record with profile full" in said["documents"].err
+    assert f"yours, in {tmp_path / 'few'}: 1 trained run; " in said["few"].err
+
+
 def test_without_records_there_is_no_figure(tmp_path):
     assert list(learning.make(Inputs(tmp_path))) == []

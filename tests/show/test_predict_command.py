@@ -20,7 +20,8 @@ from tests.show.conftest import TORN, linear_bbb, mlp, put
 
 
 def call(capsys, *arguments):
-    code = main(["predict", *map(str, arguments)])
+    alone = ["--baseline", "none"] if {"--results", "--baseline"}.intersection(arguments) == {"--results"} else []
+    code = main(["predict", *map(str, arguments), *alone])
     captured = capsys.readouterr()
     return code, captured.out, captured.err
 
@@ -150,6 +151,20 @@ def test_what_a_run_trains_answers(three, capsys, tmp_path):
     # The uniform answer is refused by the median rule, since 1/10 is not above 0.2, and has entropy log 10.
     assert answers[-1]["digit"] is None
     assert answers[-1]["predictive_entropy"] == pytest.approx(math.log(10))
+
+
+def test_ones_own_networks_answer_beside_the_shipped_ones_and_a_line_says_so(store, three, capsys):
+    put(store, "mlp", mlp())
+    words = ["--draws", "2", "--results", store.root, "--baseline", RESULTS]
+    code, out, err = call(capsys, three, *words, "--json")
+    assert (code, err) == (0, f"yours, in {store.root}: mlp; the others are of the shipped networks\n")
+    found = {one["approach"]: one["recipe"] for one in json.loads(out)[0]["answers"]}
+    assert found == {"mlp": "published", "linear_bbb": "corrected", "pyro_random_module": "corrected"}
+    code, out, err = call(capsys, three, *words, "--json", "--approach", "mlp")  # yours, and nothing else was asked for
+    assert (code, err) == (0, "")
+    code, out, err = call(capsys, three, *words, "--json", "--approach", "mlp", "--recipe", "corrected")
+    assert (code, err) == (0, f"{store.root} has none of these: the shipped networks\n")
+    assert [one["recipe"] for one in json.loads(out)[0]["answers"]] == ["corrected"]
 
 
 def test_the_shipped_networks_answer_by_every_rule(three, capsys, tmp_path, monkeypatch):

@@ -82,10 +82,21 @@ def choose(
     budget: str = "full",
     seed: int | None = None,
 ) -> list[Record]:
-    """Return a record of one fit for each approach and recipe.
+    """Return a record of one fit of a results folder for each approach and recipe; see `choose_from`."""
+    return [fit for _, fit in choose_from((store,), approaches, recipes, budget, seed)]
+
+
+def choose_from(
+    stores: Sequence[Store],
+    approaches: Sequence[str] = (),
+    recipes: Sequence[str] = (),
+    budget: str = "full",
+    seed: int | None = None,
+) -> list[tuple[Store, Record]]:
+    """Return a record of one fit for each approach and recipe, and the folder that has it.
 
     Args:
-        store: the results folder.
+        stores: the results folders; of each approach, the first that has a fit which was asked for.
         approaches: their names; empty for all that have a fit. A named approach must have a fit of every recipe.
         recipes: names of recipes; empty for the first of PREFERRED that has a fit, of each approach.
         budget: name of the profile that the fits were trained with.
@@ -103,18 +114,22 @@ def choose(
     for recipe in () if approaches else recipes:
         if not any(_has(entry, recipe) for entry in classifiers().values()):
             raise ConfigError(f"no approach has a recipe '{recipe}'; `python -m bench list` says what each has")
-    fitted = _fitted(store, store.all_records()[0])
-    right = [fit for fit in fitted if fit.profile == budget and seed in (None, fit.seed)]
+    fitted = [(store, fit) for store in stores for fit in _fitted(store, store.all_records()[0])]
+    every = [fit for _, fit in fitted]
+    right = [one for one in fitted if one[1].profile == budget and seed in (None, one[1].seed)]
     chosen = []
     for name in approaches or classifiers():
-        trained = {fit.recipe: fit for fit in reversed(right) if fit.approach == name}  # the first of a recipe stays
-        for recipe in recipes or _preferred(classifiers()[name], trained):
+        trained = {one[1].recipe: one for one in reversed(right) if one[1].approach == name}  # the first stays
+        wanted = [(store, fit) for store, fit in right if fit.approach == name and fit.recipe in (recipes or PREFERRED)]
+        of_first = wanted[0][0] if wanted else None
+        there = {recipe for recipe, one in trained.items() if one[0] is of_first}
+        for recipe in recipes or _preferred(classifiers()[name], there):
             if recipe in trained:
                 chosen.append(trained[recipe])
             elif approaches:
-                raise _missing(store, fitted, name, recipe, budget, seed)
+                raise _missing(stores[0], every, name, recipe, budget, seed)
     if not chosen:
-        raise _missing(store, fitted, "", (*recipes, *PREFERRED)[0], budget, seed)
+        raise _missing(stores[0], every, "", (*recipes, *PREFERRED)[0], budget, seed)
     return chosen
 
 
