@@ -193,8 +193,8 @@ def add_selection(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--all", action="store_true", help="every approach of the documents, and of --approach-path")
     parser.add_argument(
         "--group",
-        choices=GROUPS,
-        help="every approach of a group: the documents, the paper behind them, or ten more methods",
+        choices=(*GROUPS, "uci"),
+        help="every approach of a group: documents, their paper, or ten more methods; `run --group uci`: the UCI table",
     )
     parser.add_argument("--recipe", action="append", default=[], help="published, corrected, published+CHANGE")
     parser.add_argument("--protocol", action="append", default=[], help=" or ".join(PROTOCOLS))

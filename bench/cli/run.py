@@ -1,8 +1,4 @@
-"""`run`: train and measure missing trained runs, then write the tables, which are imported only then.
-
-Other commands that train share its options (`add_training`) and the run itself with its progress (`train`); those that
-show records train what is missing only with --run (`train_on_request`).
-"""
+"""`run`: train and measure missing trained runs, then write the tables, which are imported only then."""
 
 from __future__ import annotations
 
@@ -43,6 +39,10 @@ def add_run(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(arguments: argparse.Namespace) -> int:
+    if arguments.group == "uci":
+        from bench.cli.uci import run_group  # not at the top: it judges and shows
+
+        return run_group(arguments)
     check_training(arguments)
     chosen = options.select(arguments)
     if not is_remote(arguments.executor):

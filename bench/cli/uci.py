@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
 from bench.cli.options import existing_folder, say
-from bench.core.errors import ConfigError, check_known
+from bench.core.errors import ConfigError, DataMissing, check_known
+from bench.core.project import install
 from bench.show.screens.audit import finding_lines
 from bench.show.terminal import shown
 from bench.uci.data import facts_of, fetch, load, sets, splits, where
@@ -103,3 +105,41 @@ def _details(names: list[str], folder: Path | None) -> Iterator[str]:
     for finding in audit_uci(folder):
         if finding.subject in names and finding.outcome == "fails":
             yield from finding_lines(finding)
+
+
+def run_group(arguments: argparse.Namespace) -> int:
+    """Train and score every method on every set that is on this machine, with the options of `run`; print the means."""
+    from bench.uci.train import METHODS, How, run_set  # not at the top: to show what is printed does not need them
+
+    if arguments.approaches or arguments.recipe or arguments.protocol or arguments.device != "cpu":
+        raise ConfigError("--group uci trains its own methods on a CPU; give no approaches, recipes, protocols, device")
+    is_short = arguments.profile == "smoke"
+    if not is_short and arguments.profile != "full":
+        raise ConfigError(f"profile {arguments.profile!r} given; --group uci has smoke and full")
+    names = [name for name in sets() if where(name, arguments.data_dir) is not None]
+    if not names:
+        raise DataMissing(f"no UCI set is on this machine; `python -m bench uci --fetch`, or `{install('uci')}`")
+    usual = How(arguments.results, arguments.data_dir)
+    how = usual._replace(
+        threads=arguments.threads or usual.threads,
+        passes=100 if is_short else usual.passes,
+        splits=2 if is_short else None,
+        save_every_s=usual.save_every_s if arguments.checkpoint_every is None else arguments.checkpoint_every,
+        say=_nothing if arguments.quiet else say,
+    )
+    for name, seed in itertools.product(names, arguments.seeds):
+        for method in METHODS:
+            whole = sorted({40, 400, facts_of(name).epochs})
+            for epochs in (0,) if method == "linear" else (4,) if is_short else whole:
+                table = run_set(name, method, epochs, seed, how)
+                means = table.groupby("metric")["value"].mean()
+                text = (
+                    f"RMSE {means['rmse']:.4g}, LL {means['ll_mixture']:.4g}, mean of {table['split'].nunique()} splits"
+                )
+                say(f"{name}, {method}, {epochs} epochs, seed {seed}: {text}")
+    say(f"the rows are in {arguments.results / 'uci'}")
+    return 0
+
+
+def _nothing(text: str) -> None:
+    """Say nothing."""

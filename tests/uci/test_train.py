@@ -6,6 +6,7 @@ import pytest
 
 pytest.importorskip("numba")
 
+from bench.cli.main import main
 from bench.core.errors import ConfigError, DataCorrupt
 from bench.uci import train
 from bench.uci.data import Regression, Split, facts, standardise, validation
@@ -154,6 +155,22 @@ def test_linear_regression_is_the_textbooks(made_up, tmp_path):
     assert found == pytest.approx(expected, rel=1e-8)
     table = run_set("yacht", "linear", 0, 0, how(tmp_path))
     assert values(table, 0) == found
+
+
+def test_run_trains_every_method_on_the_sets_that_are_there(made_up, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr("bench.cli.uci.where", lambda name, folder: tmp_path if name == "yacht" else None)
+    words = ["run", "--group", "uci", "--profile", "smoke", "--results", str(tmp_path), "--threads", "1"]
+    assert main(words) == 0
+    assert "yacht, linear, 0 epochs, seed 0: RMSE" in capsys.readouterr().out
+    found = pd.concat(pd.read_csv(path) for path in (tmp_path / "uci").glob("*.csv"))
+    assert set(found["method"]) == set(train.METHODS)
+    assert set(found["split"]) == {0, 1}
+    for more, problem in ((["mlp"], "give no approaches"), (["--profile", "epoch1"], "has smoke and full")):
+        assert main([*words, *more]) == 2
+        assert problem in capsys.readouterr().err
+    monkeypatch.setattr("bench.cli.uci.where", lambda name, folder: None)
+    assert main(words) == 2
+    assert "no UCI set is on this machine" in capsys.readouterr().err
 
 
 def test_wrong_arguments_are_named(tmp_path):
