@@ -188,7 +188,7 @@ def _findings(arguments: argparse.Namespace, stored: Sequence[Record]) -> Iterab
     parts = arguments.what or PARTS
     records = select(stored, arguments.profile, arguments.device.split(":")[0], arguments.precision)
     if "documents" in parts:
-        doing("auditing the documents' code")
+        doing("judging the documents")
         documents = [arguments.document] if arguments.document else list(DOCUMENTS)
         yield from audit_documents(documents, Numbers(Results(records, manifests()), read_all(store)[0]))
     if "approaches" in parts:

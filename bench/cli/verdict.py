@@ -39,7 +39,7 @@ from bench.show.screens.verdict import (
 from bench.show.tables.alternatives import against_json, end_results_against, explained, in_brief
 from bench.show.tables.render import render
 from bench.show.tables.verdicts import load_short_names
-from bench.show.terminal import screen
+from bench.show.terminal import screen, unfolded
 
 OWN = ("approach", "metric", "reported")
 OF_OWN = {"recipe": "published", "protocol": "published", "printed": "rounded", "margin": None}
@@ -107,7 +107,7 @@ def _verdict(arguments: argparse.Namespace) -> int:
         found = [{**one, "yours": yours.get(verdict.claim.id)} for one, verdict in zip(found, verdicts, strict=True)]
         print(json.dumps(found, indent=1))
     elif arguments.claim is not None:
-        say(folded(explained(judgement, inputs.judged, verdicts[0]), screen().width))
+        print(unfolded(folded(explained(judgement, inputs.judged, verdicts[0]), screen().width)))
         say(
             "\n".join(
                 textwrap.fill(like_shipped(one), screen().width)
@@ -147,7 +147,7 @@ def _say_all(judgement: Judgement, inputs: Inputs, every: bool) -> None:
     ids = {verdict.claim.id for verdict in judgement.verdicts}
     keys = {key for verdict in judgement.verdicts for key in verdict.sample.sources}
     yours = [one for one in inputs.reruns if one.claim.id in ids]
-    say((all_text if every else ends_text)(judgement, names, width, yours))
+    print(unfolded((all_text if every else ends_text)(judgement, names, width, yours)))
     if yours:
         for line in (f"{in_short(yours, names)}.", f"{OF_YOURS} {processors(yours)}"):
             say(textwrap.fill(line, width))

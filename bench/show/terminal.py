@@ -21,8 +21,20 @@ from bench.show.table import Table
 
 GAP, NARROW_GAP = 2, 1  # spaces between two columns of a table; NARROW_GAP if the table is too wide with GAP
 PIPE = 120  # width of the output in a pipe or a file, unless COLUMNS says otherwise
-STYLES = {"good": "green", "bad": "red", "open": "yellow"}  # by tone
-COLOURED = "verdict"  # the only column whose entries are coloured
+STYLES = {"good": "green", "bad": "red", "open": "yellow", "mine": "cyan"}  # by tone
+TONES = {
+    **dict.fromkeys(("exact", "confirmed", "pass", "passes", "passed", "gate passed", "done", "identical"), "good"),
+    **dict.fromkeys(("not exact", "contradicted", "fail", "fails", "failed", "gate NOT PASSED", "out-of-time"), "bad"),
+    **dict.fromkeys(("no single run can tell", "too few seeds", "not run", "missing", "stale", "skipped"), "open"),
+}
+# An outcome has its colour where it stands alone: as an entry, at the start of a line or after a number, not in a text.
+ALONE = re.compile(
+    rf"(?:^ *|(?<=  ))(?P<outcome>{'|'.join(TONES)})(?=$|:|  )"
+    r"|(?:(?<=[]\d)!-] )|(?<=same ))"
+    r"(?P<verdict>(?:not )?exact|confirmed|contradicted|no single run can tell|too few seeds|not run)(?=$|;)"
+    r"|^(?P<mine>mine: .*?)(?=$|  )|(?<= )(?P<mark>mine)$",
+    re.MULTILINE,
+)
 IN_A_NAME = re.compile(r"(?<=\w)(?=\+[a-z])|(?<=\w[./-])(?=[a-z])")  # places where a long name may be broken
 BETWEEN = re.compile(r"\s+(?!\+-|\(\d+\))")  # spaces between words; "0.5 +-" and "0.1 (2)" count as one word
 NOWHERE = re.compile(r"(?!)")  # an entry stays on one line
@@ -49,7 +61,10 @@ class Screen(Console):
 def screen() -> Console:
     """Return the console on which commands print. In a pipe, its width is COLUMNS or else PIPE."""
     has_width = sys.stdout.isatty() or "COLUMNS" in os.environ
-    return Screen(width=None if has_width else PIPE, markup=False, highlight=False, emoji=False)
+    made = Screen(width=None if has_width else PIPE, markup=False, highlight=False, emoji=False)
+    if made.no_color:
+        made._color_system = None  # Rich would still print bold text
+    return made
 
 
 def text(table: Table) -> str:
@@ -88,6 +103,23 @@ def notes_of(table: Table) -> list[str]:
     return [*table.own_notes, *map(without_commits, table.origin)]
 
 
+def toned(line: str) -> Text:
+    """Return text in which outcomes and the user's rows have their colours; it says the same without them."""
+    made = Text(line)
+    for found in ALONE.finditer(line):
+        name = found.lastgroup or ""
+        made.stylize(STYLES[TONES.get(found[name], "mine")], *found.span(name))
+    return made
+
+
+def unfolded(lines: str) -> str:
+    """Return lines that are folded already, with their colours on the screen."""
+    console = screen()
+    with console.capture() as captured:
+        console.print(toned(_said(lines)), soft_wrap=True)
+    return captured.get().rstrip("\n")
+
+
 def shown(*parts: Part, console: Console | None = None) -> str:
     """Return parts, one below the other, as they look on a console, the screen by default."""
     console = console or screen()
@@ -104,8 +136,8 @@ def _renderable(part: Part, console: Console) -> RenderableType:
         return _listing(part)
     line = _said(part)
     if "\n" in line or not line.startswith(" "):
-        return Text(line)
-    return Padding(Text(line.lstrip()), (0, 0, 0, len(line) - len(line.lstrip())))  # stays indented where it is folded
+        return toned(line)
+    return Padding(toned(line.lstrip()), (0, 0, 0, len(line) - len(line.lstrip())))  # stays indented where it is folded
 
 
 def grid(table: Table, console: Console) -> RenderableType:
@@ -131,7 +163,7 @@ def grid(table: Table, console: Console) -> RenderableType:
         )
     folded = [[_broken(entry, share) for entry in texts[1:]] for texts, share in zip(columns, shares, strict=True)]
     for row in zip(*folded, strict=True):
-        made.add_row(*(_entry(column, entry) for column, entry in zip(table.columns, row, strict=True)))
+        made.add_row(*map(toned, row))
     return made
 
 
@@ -191,17 +223,9 @@ def _listing(part: Listing) -> Group:
     lines.add_column()
     lines.add_column(overflow="fold")  # a word that is longer than the screen is not cut off
     for name, entry in part.lines:
-        lines.add_row(f"  {visible(name)}", _entry(name, _said(entry)))
+        lines.add_row(f"  {visible(name)}", toned(_said(entry)))
     return Group(Text(_said(part.heading), "bold"), lines)
 
 
 def _said(part: str) -> str:
     return as_called(visible(part))
-
-
-def _entry(column: str, entry: str) -> Text:
-    if column != COLOURED:
-        return Text(entry)
-    from bench.show.outcomes import tone  # here: it imports SciPy, and few tables have this column
-
-    return Text(entry, STYLES[tone(entry)])

@@ -1,7 +1,10 @@
-"""Screens: short forms of the gate and of verdicts, what a shell completes, the line of a silent command."""
+"""Screens: short forms of the gate and of verdicts, what a shell completes, the line of a silent command, colours."""
 
 import contextlib
 import io
+import os
+import pty
+import re
 import shutil
 import subprocess
 import sys
@@ -14,10 +17,13 @@ from bench.cli.main import main, parse
 from bench.cli.table import _chosen
 from bench.cli.waiting import Line, doing, watched
 from bench.core.project import RESULTS
+from bench.judge.stats.rule import OUTCOMES
 from bench.plan.recipes import recipe_names
 from bench.plan.registry import manifests
 from bench.show.inputs import Inputs
+from bench.show.outcomes import tone
 from bench.show.tables.registry import one_table
+from bench.show.terminal import TONES, toned
 from tests.gate_folders import folders, fresh_folder
 
 LOSS = "last epoch/mnist/{train}/train_loss"
@@ -164,3 +170,77 @@ def test_no_line_where_errors_are_no_terminal(monkeypatch):
     screen = io.StringIO()
     monkeypatch.setattr(sys, "stderr", screen)
     assert watched(["list"], lambda: int(sys.stderr is screen)) == 1
+
+
+ESCAPE = re.compile(r"\x1b\[[0-9;]*m")
+
+
+def on_a_terminal(monkeypatch, *command):
+    """Return the code of a command and what it prints on a terminal."""
+    leader, follower = pty.openpty()
+    read = bytearray()
+
+    def keep():  # while the command prints, as a terminal holds little that nobody reads
+        with contextlib.suppress(OSError):  # the end of a terminal whose other side is closed
+            while got := os.read(leader, 65536):
+                read.extend(got)
+
+    reader = threading.Thread(target=keep)
+    reader.start()
+    with os.fdopen(follower, "w", encoding="utf-8") as screen, monkeypatch.context() as patch:
+        patch.setattr(sys, "stdout", screen)
+        code = main(command)
+    reader.join()
+    os.close(leader)
+    return code, read.decode().replace("\r\n", "\n")
+
+
+@pytest.fixture
+def gate(tmp_path):
+    path, gate, _, _ = folders(tmp_path)
+    fresh = fresh_folder(tmp_path / "fresh", gate, shift=0.2)
+    return ["gate", "--gate", str(path), "--baseline", str(tmp_path / "baseline"), "--fresh", str(fresh.root)]
+
+
+@pytest.mark.parametrize(
+    ("variables", "is_coloured"),
+    [({}, True), ({"NO_COLOR": "1"}, False), ({"TERM": "dumb"}, False), ({"NO_COLOR": ""}, True)],
+)
+@pytest.mark.parametrize("more", [[], ["--all"]])
+def test_outcomes_are_coloured_on_a_terminal_alone(gate, variables, is_coloured, more, monkeypatch, capsys):
+    for name in ("NO_COLOR", "FORCE_COLOR", "COLORTERM"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in ({"TERM": "xterm", "COLUMNS": "80"} | variables).items():
+        monkeypatch.setenv(name, value)
+    assert main([*gate, *more]) == FAILED
+    piped = capsys.readouterr().out
+    assert ESCAPE.search(piped) is None
+    code, shown = on_a_terminal(monkeypatch, *gate, *more)
+    assert code == FAILED
+    assert ESCAPE.sub("", shown) == piped  # the same words at the same places
+    assert ("\x1b[31mgate NOT PASSED\x1b[0m" in shown) == is_coloured
+    assert ("\x1b[31mfail\x1b[0m" in shown) == is_coloured
+    assert ("\x1b[32mpass\x1b[0m" in shown) == is_coloured
+    assert (ESCAPE.search(shown) is not None) == is_coloured
+
+
+@pytest.mark.parametrize(
+    ("line", "coloured"),
+    [
+        *((f"name  .9 .91 [.9 to .92] 1.00 {outcome}", [outcome]) for outcome in OUTCOMES),
+        ("Of 9 numbers, 5 are confirmed, for 4 no single run can tell, none is contradicted", []),
+        ("each answer takes 100 passes", []),
+        ("serious     fails           kl-scale", ["fails"]),
+        ("mine: my_cnn  0.98", ["mine: my_cnn"]),
+        ("0.98 mine", ["mine"]),
+        ("a line about mines", []),
+    ],
+)
+def test_an_outcome_is_coloured_where_it_stands_alone(line, coloured):
+    text = toned(line)
+    assert text.plain == line
+    assert [line[span.start : span.end] for span in text.spans] == coloured
+
+
+def test_the_screen_and_the_page_take_an_outcome_alike():
+    assert {outcome: TONES[outcome] for outcome in OUTCOMES} == {outcome: tone(outcome) for outcome in OUTCOMES}
