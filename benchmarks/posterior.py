@@ -125,7 +125,7 @@ def _shortest(call: Callable[[], object]) -> float:
 def _ours(path: Path) -> dict[str, float]:
     import torch
 
-    from bench.posterior.gradient import Target
+    from bench.posterior.gradient import Target, one_thread
     from bench.posterior.hmc import Walk
     from bench.posterior.network import Network
 
@@ -151,7 +151,9 @@ def _ours(path: Path) -> dict[str, float]:
             torch.bmm(upper.mT, outputs, out=hidden)
             torch.bmm(hidden, rows)
 
-    return {"products": _shortest(products), "ours": _shortest(lambda: walk.propose(0, STEP, LEAPFROGS))}
+    alone = _shortest(products)
+    with one_thread():  # but the target's own threads
+        return {"products": alone, "ours": _shortest(lambda: walk.propose(0, STEP, LEAPFROGS))}
 
 
 def _peers(python: str, path: Path) -> dict[str, float]:

@@ -9,7 +9,8 @@ Shapes: C chains, P parameters, B rows, n inputs, H hidden units, K outputs.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
@@ -28,8 +29,12 @@ class Target:
     """The posterior of a network's whitened parameters, given rows and targets; float32 on a CPU."""
 
     def __init__(self, network: Network, x: Tensor, y: Tensor, temperature: float = 1.0) -> None:
-        """Take rows x [B, n] and targets y [B]; `temperature` as in `network.energy_and_gradient`."""
+        """Take rows x [B, n] and targets y [B]; `temperature` as in `network.energy_and_gradient`.
+
+        Groups move in as many threads as PyTorch has now.
+        """
         self.network, self.temperature = network, temperature
+        self.threads = torch.get_num_threads()
         self.x = x.float().contiguous()
         self.y = y.long() if network.kind == "classification" else y.float()
         self.scales = network.scales().float()
@@ -71,7 +76,7 @@ class Target:
             part = slice(start, start + GROUP)
             group = self._group(number, len(z[part]))
             tasks.append(group.trajectory(z[part], momentum[part], gradient[part], energy[part], step, n_steps))
-        _run(tasks)
+        _run(tasks, self.threads)
         return z, momentum, energy, gradient
 
     def _group(self, number: int, n_chains: int) -> _Group:
@@ -80,20 +85,32 @@ class Target:
         return self._groups[number, n_chains]
 
 
-def _run(tasks: list[Callable[[], None]]) -> None:
-    """Run tasks side by side, each with one thread of PyTorch, in as many threads as PyTorch has here."""
-    threads = min(torch.get_num_threads(), len(tasks))
-    if threads == 1:
-        for task in tasks:
-            task()
-        return
+@contextlib.contextmanager
+def one_thread() -> Iterator[None]:
+    """Let PyTorch use one thread in a `with` block.
+
+    After a short operation on two threads the second would wait for the next one in a loop, and so take half a core
+    from the threads that move the groups.
+    """
     before = torch.get_num_threads()
+    torch.set_num_threads(1)
     try:
-        with ThreadPoolExecutor(threads, initializer=torch.set_num_threads, initargs=(1,)) as pool:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def _run(tasks: list[Callable[[], None]], threads: int) -> None:
+    """Run tasks side by side in so many threads at most, each with one thread of PyTorch."""
+    with one_thread():
+        if threads == 1 or len(tasks) == 1:
+            for task in tasks:
+                task()
+            return
+        # a new thread's matrix products take all cores, until it is told otherwise
+        with ThreadPoolExecutor(min(threads, len(tasks)), initializer=torch.set_num_threads, initargs=(1,)) as pool:
             for done in [pool.submit(task) for task in tasks]:
                 done.result()
-    finally:
-        torch.set_num_threads(before)  # a thread's setting is also that of threads to come
 
 
 class _Group:

@@ -27,7 +27,7 @@ from torch import Tensor
 
 from bench.core import streams
 from bench.core.canonical import digest
-from bench.posterior.gradient import Target
+from bench.posterior.gradient import Target, one_thread
 from bench.posterior.states import States
 
 TIMES = {"classification": math.pi / 4, "regression": math.pi / 2}  # of a trajectory, before jitter
@@ -78,6 +78,7 @@ class Chains:
         return int(self.leapfrog_trace.sum()) + DESCENT + 1
 
 
+@one_thread()
 def sample(
     target: Target,
     *,
