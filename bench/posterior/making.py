@@ -41,7 +41,7 @@ from bench.posterior.tasks import DIGITS, TEST, Task, TaskData, load
 
 SEEDS = (0, 1)  # of the two sets of chains
 UNFINISHED = "unfinished"  # folder of the draws until the reference is written
-ROWS = 250  # whose predictions by all draws are in memory at a time: 100 MB
+ROWS = 100  # whose predictions by all draws are in memory at a time: 64 MB of 8,000 draws
 
 Tell = Callable[[str, int, int], None]
 """Is told what is done, how many iterations are done, and of how many."""
@@ -51,7 +51,7 @@ Tell = Callable[[str, int, int], None]
 class Predicted:
     """What a set of chains predicts."""
 
-    arrays: Scores  # as in `Reference`, of these chains alone
+    arrays: dict[str, NDArray[np.generic]]  # as in `Reference`, of these chains alone
     rhat: dict[str, Floats]  # of each predicted number, by set of rows
     ess: dict[str, Floats]
     log_likelihoods: Floats  # of the test labels by draw, [S, B], nats
@@ -72,22 +72,16 @@ def make(name: str, task: Task, folder: Path, data_dir: Path | None, tell: Tell)
         StoreError: the folder cannot be written.
     """
     data = load(task, data_dir)
-    network, work = task.network(data.train.x.shape[1]), _work(folder, name, task)
-    drawn = [_drawn(task, data, N_CHAINS, seed, work, tell) for seed in SEEDS]
-    tell("predictions", 0, 2)
-    predicted = []
-    for number, chains in enumerate(drawn, start=1):
-        predicted.append(predict(network, chains.draws, data))
-        tell("predictions", number, 2)
-    chain_sets = [_chain_set(*each) for each in zip(SEEDS, drawn, predicted, strict=True)]
+    work = _work(folder, name, task)
+    both = [_chain_set(task, data, seed, work, tell) for seed in SEEDS]
+    predicted = [one for _, one in both]
     arrays = {key: np.concatenate([one.arrays[key] for one in predicted]) for key in predicted[0].arrays}
-    arrays[ENERGIES] = np.concatenate([chains.energies.numpy() for chains in drawn]).astype(np.float32)
     about = About(
         schema=SCHEMA,
         task=name,
         definition=task.definition,
         arrays=scores_hash(arrays),
-        chain_sets=(chain_sets[0], chain_sets[1]),
+        chain_sets=(both[0][0], both[1][0]),
         joint_log_loss=joint_log_loss(np.concatenate([one.log_likelihoods for one in predicted])),
         made=msgspec.structs.replace(environment.describe(torch.get_num_threads()), measured=environment.now()),
     )
@@ -131,8 +125,14 @@ def _drawn(task: Task, data: TaskData, chains: int, seed: int, work: Path, tell:
     )
 
 
-def _chain_set(seed: int, chains: Chains, predicted: Predicted) -> ChainSet:
-    return ChainSet(
+def _chain_set(task: Task, data: TaskData, seed: int, work: Path, tell: Tell) -> tuple[ChainSet, Predicted]:
+    """Draw a set of chains and return what is kept; the draws, up to 1 GB, leave the memory before the next set."""
+    chains = _drawn(task, data, N_CHAINS, seed, work, tell)
+    tell(f"predictions of seed {seed}", 0, 1)
+    predicted = predict(task.network(data.train.x.shape[1]), chains.draws, data)
+    tell(f"predictions of seed {seed}", 1, 1)
+    predicted.arrays[ENERGIES] = chains.energies.float().numpy()
+    kept = ChainSet(
         seed=seed,
         acceptance=chains.acceptance.tolist(),
         step=chains.step,
@@ -142,6 +142,7 @@ def _chain_set(seed: int, chains: Chains, predicted: Predicted) -> ChainSet:
         ess=_quantiles(predicted.ess),
         joint_log_loss=joint_log_loss(predicted.log_likelihoods),
     )
+    return kept, predicted
 
 
 def _quantiles(values: dict[str, Floats]) -> dict[str, list[float]]:
@@ -207,7 +208,7 @@ def _regress(network: Network, draws: Tensor, data: TaskData) -> Predicted:
         parts.append((data.centre + data.unit * mean.double().numpy(), data.unit * sd.double().numpy()[:, None]))
     y = data.targets()
     values = torch.from_numpy(np.stack([np.concatenate(part, axis=1) for part in parts]))  # [C, n, B + 1]
-    arrays = {
+    arrays: dict[str, NDArray[np.generic]] = {
         QUANTILES: np.stack([mixture_quantiles(*part) for part in parts]).astype(np.float32),
         DENSITIES: np.stack([mixture_log_density(*part, y) for part in parts]).astype(np.float32),
     }

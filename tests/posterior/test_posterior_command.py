@@ -125,7 +125,7 @@ def test_a_killed_run_goes_on(folder, tmp_path):
     assert reference.read(tmp_path, "tiny", task) is None
     told = []
     found = making.make("tiny", task, tmp_path, None, lambda *each: told.append(each))
-    assert {what for what, _, _ in told} == {"chains of seed 1", "predictions"}  # those of seed 0 were there
+    assert {what for what, _, _ in told if "chains" in what} == {"chains of seed 1"}  # those of seed 0 were there
     assert found.about.arrays == known(folder).about.arrays
     assert not list((tmp_path / "unfinished").iterdir())
 

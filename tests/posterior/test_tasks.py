@@ -119,7 +119,7 @@ def test_what_is_wrong_is_told_in_one_line(monkeypatch, tmp_path):
     text = tasks.FILE.read_text()
     for was, becomes, told in (
         ("turned = {", "tuned = {", "sets must have"),
-        ("draws = 300", "draws = 0", "draws"),
+        ("draws = 2000", "draws = 0", "draws"),
         ("test = {", "digits = {", "sets of a regression"),
     ):
         path = tmp_path / "tasks.toml"
