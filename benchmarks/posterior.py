@@ -23,6 +23,7 @@ import numpy as np
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from bench.posterior.gradient import Target
     from bench.posterior.network import Network
 
 CHAINS, THIN, WARMUP = 2, 4, 60  # of the simulated data sets
@@ -125,7 +126,7 @@ def _shortest(call: Callable[[], object]) -> float:
 def _ours(path: Path) -> dict[str, float]:
     import torch
 
-    from bench.posterior.gradient import Target, one_thread
+    from bench.posterior.gradient import GROUP, Target, one_thread, side_by_side
     from bench.posterior.hmc import Walk
     from bench.posterior.network import Network
 
@@ -137,23 +138,33 @@ def _ours(path: Path) -> dict[str, float]:
     walk.z = z
     walk.energy, walk.gradient = target.energy_and_gradient(z)
 
-    layers = target.network.weights(z).layers
-    lower, upper = (layer[0].contiguous() for layer in layers)
-    hidden = torch.empty(TOGETHER, lower.shape[1], ROWS)
-    outputs = torch.empty(TOGETHER, CLASSES, ROWS)
-    rows, columns = x.expand(TOGETHER, -1, -1), x.T.contiguous().expand(TOGETHER, -1, -1)
+    tasks = [_products_of(target, part) for part in z.split(GROUP)]
 
     def products() -> None:
+        side_by_side(tasks, THREADS)
+
+    with one_thread():  # but the target's own threads
+        return {"products": _shortest(products), "ours": _shortest(lambda: walk.propose(0, STEP, LEAPFROGS))}
+
+
+def _products_of(target: Target, z: Tensor) -> Callable[[], None]:
+    """Return a task of nothing but the matrix products of some gradients at z [C, P]."""
+    import torch
+
+    lower, upper = (matrix.contiguous() for matrix, _ in target.network.weights(z).layers)
+    hidden, outputs = torch.empty(len(z), lower.shape[1], ROWS), torch.empty(len(z), CLASSES, ROWS)
+    lower_gradient, upper_gradient = torch.empty_like(lower), torch.empty_like(upper)
+    rows, columns = target.x.expand(len(z), -1, -1), target.x.T.contiguous().expand(len(z), -1, -1)
+
+    def multiply() -> None:
         for _ in range(LEAPFROGS):
             torch.bmm(lower, columns, out=hidden)
             torch.bmm(upper, hidden, out=outputs)
-            torch.bmm(outputs, hidden.mT)
+            torch.bmm(outputs, hidden.mT, out=upper_gradient)
             torch.bmm(upper.mT, outputs, out=hidden)
-            torch.bmm(hidden, rows)
+            torch.bmm(hidden, rows, out=lower_gradient)
 
-    alone = _shortest(products)
-    with one_thread():  # but the target's own threads
-        return {"products": alone, "ours": _shortest(lambda: walk.propose(0, STEP, LEAPFROGS))}
+    return multiply
 
 
 def _peers(python: str, path: Path) -> dict[str, float]:

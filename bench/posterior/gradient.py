@@ -76,7 +76,7 @@ class Target:
             part = slice(start, start + GROUP)
             group = self._group(number, len(z[part]))
             tasks.append(group.trajectory(z[part], momentum[part], gradient[part], energy[part], step, n_steps))
-        _run(tasks, self.threads)
+        side_by_side(tasks, self.threads)
         return z, momentum, energy, gradient
 
     def _group(self, number: int, n_chains: int) -> _Group:
@@ -100,7 +100,7 @@ def one_thread() -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-def _run(tasks: list[Callable[[], None]], threads: int) -> None:
+def side_by_side(tasks: list[Callable[[], None]], threads: int) -> None:
     """Run tasks side by side in so many threads at most, each with one thread of PyTorch."""
     with one_thread():
         if threads == 1 or len(tasks) == 1:
