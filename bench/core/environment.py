@@ -119,6 +119,11 @@ def thread_variables(threads: int | None) -> dict[str, str]:
     return {**dict.fromkeys(THREAD_VARIABLES, str(threads)), "MXNET_OMP_MAX_THREADS": str(max(1, threads // 2))}
 
 
+def usable_threads() -> int:
+    """Return how many cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 def load_average() -> float:
     """Return the one-minute load average, or -1 where the system has none."""
     try:

@@ -30,9 +30,7 @@ class Options:
     data_dir: Path | None = None  # the user's folder of data sets, which is searched first
     threads: int | None = None
     retain: bool = True  # store the fitted posterior, for more protocols and for `predict`
-    approaches: str = field(
-        default_factory=plugins.path
-    )  # $BNN_BENCH_APPROACHES: folders or files NAME.py, with os.pathsep between them
+    approaches: str = field(default_factory=plugins.path)  # $BNN_BENCH_APPROACHES
     checkpoint_every_s: float | None = None  # least time between checkpoints; None: the default of `contexts`
     memory_mib: float | None = None  # most address space of a child process
     at_once: int = 1  # fits at a time on this machine
@@ -80,6 +78,12 @@ class Warned(_Event, frozen=True, tag="warning"):
     message: str
 
 
+class Noted(_Event, frozen=True, tag="note"):
+    """What a user may want to know; said once in a run."""
+
+    message: str
+
+
 class Waiting(_Event, frozen=True, tag="waiting"):
     """Another process works on the fit."""
 
@@ -94,7 +98,7 @@ class Ended(_Event, frozen=True, tag="end"):
     refused: str | None = None  # why it cannot do the job
 
 
-Event: TypeAlias = Started | EpochEnded | Measuring | Recorded | Warned | Waiting | Tick | Ended
+Event: TypeAlias = Started | EpochEnded | Measuring | Recorded | Warned | Noted | Waiting | Tick | Ended
 Send: TypeAlias = Callable[[Event], object]
 
 RESULT_METRICS = ("accuracy", "rmse")  # the first that a record has is its `Recorded.result`

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import msgspec
 import torch
+from numba.core import event
 
 from bench.core import environment, timing
 from bench.core.environment import OtherLoad
@@ -24,10 +25,11 @@ from bench.plan.recipes import build, profile, resolve
 from bench.plan.registry import manifest
 from bench.plan.seed_batches import fit_keys
 from bench.plan.trained_runs import TrainedRun
-from bench.run.events import Measuring, Options, Send, Started, printed
+from bench.run.events import Measuring, Noted, Options, Send, Started, printed
 from bench.run.fitting import Fit, fit, protocol_for
 from bench.run.recording import empty_record, write_or_say_why
 
+COMPILES = "loops are compiled, once on this machine, and kept in {} (or in $NUMBA_CACHE_DIR)"
 Fits = Mapping[str, Fit | Reason | Exception]  # by fit key: the fit, why it diverged, or the error that ended it
 
 
@@ -39,8 +41,27 @@ def work(trained_runs: Sequence[TrainedRun], options: Options, send: Send) -> No
     with without_denormals():  # before any operation: the first one starts threads, which take over this setting
         # Measured before the fit. `fitting` reads the cache.
         timing.matmul_rate(device, torch.get_num_threads())
-        with computing_in(trained_runs[0].precision, device):  # for training and for predictions
+        watched = event.install_listener("numba:compile", Compiling(send))
+        with watched, computing_in(trained_runs[0].precision, device):  # for training and for predictions
             _work(trained_runs, options, send)
+
+
+class Compiling(event.Listener):  # type: ignore[misc]  # numba has no types
+    """Says that numba compiles, and where it keeps what it makes."""
+
+    def __init__(self, send: Send) -> None:
+        self._send = send
+
+    def on_start(self, begun: event.Event) -> None:
+        """Say it before a loop is compiled, which takes longer than a short fit."""
+        if kept := begun.data["dispatcher"].stats.cache_path:  # None: a part of a loop
+            place = Path(kept)
+            self._send(
+                Noted(COMPILES.format("the folders of their code" if place.stem == "__pycache__" else place.parent))
+            )
+
+    def on_end(self, ended: event.Event) -> None:
+        """See numba."""
 
 
 def _work(trained_runs: Sequence[TrainedRun], options: Options, send: Send) -> None:
@@ -90,11 +111,8 @@ def _failed(trained_run: TrainedRun, error: Exception) -> Record:
     where = traceback.extract_tb(error.__traceback__)[-1]
     place = "" if isinstance(error, BenchError) else f"{Path(where.filename).name}:{where.lineno}"
     lines = str(error).rstrip(": \n").splitlines()
-    values: dict[str, str | int | float] = {
-        "type": type(error).__name__,
-        "message": lines[0] if lines else "",
-        "place": place,
-    }
+    message = lines[0] if lines else ""
+    values: dict[str, str | int | float] = {"type": type(error).__name__, "message": message, "place": place}
     detail = "".join(traceback.format_exception(error))
     if output := printed():
         detail += f"\nprinted by the child process:\n{output}"

@@ -16,7 +16,7 @@ from rich.text import Text
 from bench.core.text import counted, duration, one_line
 from bench.plan.costs import CostEstimate
 from bench.plan.trained_runs import TrainedRun
-from bench.run.events import EpochEnded, Event, Measuring, Recorded, Started, Waiting, Warned
+from bench.run.events import EpochEnded, Event, Measuring, Noted, Recorded, Started, Waiting, Warned
 
 PLAIN_EVERY_S = 15.0  # least time between two plain lines about running fits
 REDRAWS_A_SECOND = 4
@@ -61,11 +61,7 @@ class Progress:
     """Shows the trained runs of a run, of which several may be done at once; a `bench.run.runner.Watcher`."""
 
     def __init__(
-        self,
-        estimates: Mapping[str, CostEstimate],
-        quiet: bool = False,
-        stream: TextIO | None = None,
-        at_once: int = 1,
+        self, estimates: Mapping[str, CostEstimate], quiet: bool = False, stream: TextIO | None = None, at_once: int = 1
     ) -> None:
         """Show a run that does `at_once` fits at a time; `estimates` has the expected costs by key."""
         self._console = console_of(stream or sys.stderr)
@@ -73,6 +69,7 @@ class Progress:
         self._bars = None if quiet or not is_screen(self._console) else _bars(self._console)
         self._time = _TimeLeft(estimates, at_once)
         self._titles: dict[str, str] = {}
+        self._notes: set[str] = set()  # that were said
         self._groups: list[list[TrainedRun]] = []
         self._fits: dict[int, _ShownFit] = {}  # running fits, by the index of their group
         self._total = self._done = self._bad = 0
@@ -119,6 +116,9 @@ class Progress:
             self._record(fit, event)
         elif isinstance(event, Warned):
             self._line(Text(f"warning: {one_line(event.message)}"))
+        elif isinstance(event, Noted) and event.message not in self._notes:
+            self._notes.add(event.message)
+            self._line(Text(one_line(event.message)))
         self._show()
 
     def finish(self) -> None:

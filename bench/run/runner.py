@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import time
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Literal, Protocol
 
+from bench.core.environment import usable_threads
 from bench.core.errors import FitCrashed, OutOfTime, StoreError
 from bench.core.locks import Busy, hold
 from bench.core.reasons import in_words, message_reason
@@ -82,12 +82,7 @@ def run(
 
 
 def _attempt(
-    group: list[TrainedRun],
-    store: Store,
-    options: Options,
-    tell: Tell,
-    executor: Executor,
-    time_limit_s: float | None,
+    group: list[TrainedRun], store: Store, options: Options, tell: Tell, executor: Executor, time_limit_s: float | None
 ) -> Attempt[list[Result]]:
     """Fit and measure a group; return None if another process works on it."""
     try:
@@ -106,12 +101,7 @@ def _attempt(
 
 
 def _run_group(
-    group: list[TrainedRun],
-    store: Store,
-    options: Options,
-    tell: Tell,
-    executor: Executor,
-    time_limit_s: float | None,
+    group: list[TrainedRun], store: Store, options: Options, tell: Tell, executor: Executor, time_limit_s: float | None
 ) -> Generator[Event, None, list[Result]]:
     results: list[Result] = []
     left = {trained_run.key: trained_run for trained_run in group}
@@ -149,7 +139,7 @@ def _run_group(
         reason, printed = message_reason("crashed", error), error.printed
     except StoreError as error:  # what a worker has sent cannot be written
         reason = message_reason("not-written", error)
-    threads = options.threads or len(os.sched_getaffinity(0))
+    threads = options.threads or usable_threads()
     for one in list(left.values()):
         end(write_or_say_why(store, one, empty_record(one, outcome, reason, threads, printed)))
     return results

@@ -10,7 +10,6 @@ the computation; what is random in a network depends on its own streams alone.
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
@@ -151,8 +150,3 @@ class Batch:
         with ThreadPoolExecutor(threads) as pool:
             for done in [pool.submit(work, *piece) for piece in pieces]:
                 done.result()
-
-
-def usable_threads() -> int:
-    """Return how many cores this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

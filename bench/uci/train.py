@@ -23,11 +23,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from bench.core.environment import usable_threads
 from bench.core.errors import ConfigError, DataCorrupt, check_known
 from bench.core.files import is_there, read_file, remove, write_atomically
 from bench.core.text import duration
 from bench.uci.data import Floats, Regression, SetFacts, Split, facts_of, load, standardise, validation
-from bench.uci.dropout import LENGTH_SCALE, Batch, Network, Parts, keras_decay, usable_threads
+from bench.uci.dropout import LENGTH_SCALE, Batch, Network, Parts, keras_decay
 from bench.uci.scores import Fit, scores, tidy
 
 if TYPE_CHECKING:

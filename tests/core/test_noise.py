@@ -1,6 +1,9 @@
 """Random numbers: counter-based noise (the published words, fast = plain), and independent, repeatable streams."""
 
 import math
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +14,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from bench.core import noise
+from bench.core.project import TOP
 from bench.core.streams import StepNoise, generator, normals, row_bits, row_noise, stream_seed, uniforms
 from tests.close import LOG, UNIT, assert_within, normals_bound
 
@@ -31,6 +35,45 @@ def test_loops_are_compiled_where_no_usual_cache_can_be_written(monkeypatch):
     noise_loops.loop(add_one)(x)
     assert x.tolist() == [1, 1, 1]
     assert any(Path(noise_loops.numba.config.CACHE_DIR).rglob("*.nbi"))
+
+
+LOOPS = """
+import numpy as np
+from numba.core import event
+
+from bench.core.noise_loops import loop
+from bench.run.process import Compiling
+
+
+@loop
+def add_one(x):
+    for place in range(x.size):
+        x[place] += 1
+
+
+x = np.zeros(3, np.float32)
+with event.install_listener("numba:compile", Compiling(lambda noted: print(noted.message))):
+    add_one(x)
+print(x.tolist())
+"""
+
+
+@pytest.mark.parametrize("named", [False, True])
+def test_loops_of_a_package_that_cannot_be_written_are_kept_elsewhere_and_a_line_says_so(named, tmp_path):
+    (tmp_path / "package").mkdir()
+    (tmp_path / "package" / "__pycache__").write_text("no folder can be made here, as in a read-only package")
+    (tmp_path / "package" / "loops.py").write_text(LOOPS)
+    own = {name: value for name, value in os.environ.items() if name not in ("NUMBA_CACHE_DIR", "XDG_CACHE_HOME")}
+    own |= {"PYTHONPATH": str(TOP), "HOME": str(tmp_path)} | (
+        {"NUMBA_CACHE_DIR": str(tmp_path / "mine")} if named else {}
+    )
+    command = [sys.executable, "-B", str(tmp_path / "package" / "loops.py")]
+    first, second = (subprocess.check_output(command, env=own, text=True).splitlines() for _ in range(2))
+    place = tmp_path / ("mine" if named else ".cache/numba")
+    note = f"loops are compiled, once on this machine, and kept in {place} (or in $NUMBA_CACHE_DIR)"
+    assert first == [note, "[1.0, 1.0, 1.0]"]
+    assert second == ["[1.0, 1.0, 1.0]"]
+    assert any(place.rglob("*.nbi"))
 
 
 WHOLE_ROW = torch.tensor([0])

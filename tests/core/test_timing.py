@@ -28,6 +28,12 @@ def test_repeats_stop_at_their_number_or_at_the_limit(monkeypatch):
     assert timing.repeat_seconds(work, torch.device("cpu"), 9, limit_s=0) == [2.0]
 
 
+def test_cores_are_counted_where_no_affinity_is_known(monkeypatch):
+    assert environment.usable_threads() == len(environment.os.sched_getaffinity(0))
+    monkeypatch.delattr(environment.os, "sched_getaffinity")  # as on macOS
+    assert environment.usable_threads() == environment.os.cpu_count()
+
+
 class FakeEvent:
     """Stands in for an event of a GPU; 5 ms pass between two of them."""
 

@@ -17,7 +17,7 @@ from bench.core.store import Store
 from bench.plan.costs import CostEstimate
 from bench.plan.trained_runs import TrainedRun
 from bench.run import progress
-from bench.run.events import EpochEnded, Recorded, Started, Tick, Waiting, Warned, recorded
+from bench.run.events import EpochEnded, Noted, Recorded, Started, Tick, Waiting, Warned, recorded
 from bench.run.runner import Result
 from tests.run.toys import chosen
 from tests.synthetic import record
@@ -77,6 +77,8 @@ def test_a_pipe_sometimes_gets_a_line_with_trained_run_epoch_loss_and_time_left(
     shown.event([first], Tick())
     shown.event([first], Recorded(first.key, "failed", "no memory"))
     shown.event([second], Warned("the disk is full"))
+    for each in (first, second):
+        shown.event([each], Noted("loops are compiled"))
     shown.finish()
     assert out.getvalue().splitlines() == [
         "3 trained runs, 1 done already, 2 to do; expected 2 min",
@@ -86,6 +88,7 @@ def test_a_pipe_sometimes_gets_a_line_with_trained_run_epoch_loss_and_time_left(
         "[2/3] mlp published x common, seed 0: epoch 7/10, training 0 s more, train_loss 0.25; 64 s left in total",
         "[2/3] mlp published x common, seed 0: failed: no memory",
         "warning: the disk is full",
+        "loops are compiled",
     ]
 
 
@@ -129,10 +132,8 @@ def test_without_estimates_the_time_is_not_guessed(clock):
     clock[0] += 20
     shown.event([trained_run(0)], EpochEnded(1, 2, {"a/loss": None}, 8))
     said = "8 seeds together, epoch 1/2, training 20 s more, loss not finite; no estimate yet"
-    assert out.getvalue().splitlines() == [
-        "1 trained run, 0 done already, 1 to do; no estimate yet",
-        f"[1/1] mlp published x common, seed 0: {said}",
-    ]
+    first = "1 trained run, 0 done already, 1 to do; no estimate yet"
+    assert out.getvalue().splitlines() == [first, f"[1/1] mlp published x common, seed 0: {said}"]
 
 
 @pytest.mark.parametrize(("n", "words"), [(3, "expected 60 s"), (1, "expected 40 s")])

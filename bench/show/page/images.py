@@ -15,6 +15,7 @@ from typing import Self
 from markupsafe import Markup, escape
 from threadpoolctl import threadpool_limits
 
+from bench.core.environment import usable_threads
 from bench.run.child import end_with
 from bench.show.figures.figure import Figure
 from bench.show.figures.style import Drawing, as_svg, style
@@ -48,7 +49,7 @@ class Drawings:
         for name in ("matplotlib.backends.backend_svg", "matplotlib.figure"):  # once, not in each process
             importlib.import_module(name)
         others = set(active_children())
-        workers = max(1, min(len(figures), len(os.sched_getaffinity(0))))
+        workers = max(1, min(len(figures), usable_threads()))
         self._pool = ProcessPoolExecutor(workers, get_context("fork"), _take, (figures,))
         with threadpool_limits(1):
             self._drawn = self._pool.map(_embed, range(len(figures)))
