@@ -108,6 +108,7 @@ def _names() -> dict[str, Callable[[], Iterable[str]]]:
     from bench.plan.trained_runs import PROTOCOLS
     from bench.posterior.tasks import all_tasks
     from bench.show.tables.registry import TABLES
+    from bench.uci.data import sets
 
     recipes = dict.fromkeys(itertools.chain.from_iterable(recipe_names(entry) for entry in manifests().values()))
     plain = {"profile": PROFILES, "precision": PRECISIONS, "protocol": PROTOCOLS, "task": TASKS, "rule": RULES}
@@ -116,6 +117,7 @@ def _names() -> dict[str, Callable[[], Iterable[str]]]:
     found |= dict.fromkeys(("approach", "approaches", "gate init"), manifests)
     found |= dict.fromkeys(("posterior tasks", "posterior check"), all_tasks)
     found["audit what"] = lambda: (*PARTS, *manifests())
+    found["uci names"] = sets
     found["table name"] = lambda: itertools.chain.from_iterable(kind.questions() for kind in TABLES)
     found["verdict claim"] = lambda: (claim.id for claim in load_claims())
     return found

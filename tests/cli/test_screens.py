@@ -99,6 +99,7 @@ def script(tmp_path_factory):
         ("table --data-set lett", ["letters"]),
         ("verdict feldman2018.bbb.epoch20.test_a", ["feldman2018.bbb.epoch20.test_accuracy"]),
         ("data ver", ["verify"]),
+        ("uci yac", ["yacht"]),
     ],
 )
 def test_a_shell_completes_commands_options_and_names_without_python(script, typed, expected):
