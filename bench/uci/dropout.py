@@ -9,15 +9,19 @@ the computation; what is random in a network depends on its own streams alone.
 
 from __future__ import annotations
 
+import hashlib
+import io
 import math
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import torch
 
+from bench.core.files import is_there, read_file, write_atomically
 from bench.core.streams import generator, stream_seed, uniforms
 from bench.uci import dropout_loops as loops
 
@@ -25,6 +29,7 @@ Array = npt.NDArray[np.float32]
 Floats = npt.NDArray[np.float64]
 RATE = 0.001
 LENGTH_SCALE = 0.01  # l of the decay l^2 (1 - p) / (2 N tau)
+LARGEST = 1 << 28  # bytes of a stored state
 AT_ONCE = 4  # networks of a thread's piece of work
 
 
@@ -150,3 +155,33 @@ class Batch:
         with ThreadPoolExecutor(threads) as pool:
             for done in [pool.submit(work, *piece) for piece in pieces]:
                 done.result()
+
+
+class State:
+    """The file with the state of a batch's training. Its hash covers also what the state belongs to."""
+
+    def __init__(self, path: Path, batch: Batch, say: Callable[[str], None]) -> None:
+        self._path, self._batch, self._say = path, batch, say
+        parts = [np.ascontiguousarray(one).tobytes() for one in (*batch.parts, batch.parameters)]
+        code = Path(__file__).with_name("dropout_loops.py").read_bytes()
+        self._of = hashlib.sha256(b"".join([repr((batch.networks, batch.seed)).encode(), code, *parts])).digest()
+
+    def save(self) -> None:
+        """Write the state; an older one stays until the new one is whole."""
+        buffer, batch = io.BytesIO(), self._batch
+        np.savez(buffer, parameters=batch.parameters, first=batch.first, second=batch.second, step=batch.step)
+        body = buffer.getvalue()
+        write_atomically(self._path, hashlib.sha256(self._of + body).digest() + body)
+
+    def restore(self) -> None:
+        """Go on from the stored state, if there is one and it is whole and of this run."""
+        if not is_there(self._path):
+            return
+        content = read_file(self._path, LARGEST)
+        if hashlib.sha256(self._of + content[32:]).digest() != content[:32]:
+            self._say(f"{self._path} is damaged or of other networks; training starts anew")
+            return
+        with np.load(io.BytesIO(content[32:]), allow_pickle=False) as stored:
+            for name in ("parameters", "first", "second"):
+                getattr(self._batch, name)[:] = stored[name]
+            self._batch.step = int(stored["step"])

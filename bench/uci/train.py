@@ -5,6 +5,7 @@
 - mc_dropout_2016: the drop rate, tau and length scale of 2016, but batches of 128 as in 2018 (the paper's have 32)
 - network: no dropout and no decay; the noise is the error on the last fifth of a network trained on the rest; then a
   new network on the whole part
+- deep_ensemble: see `bench.uci.ensembles`; its 40 epochs begin again if the run is killed
 - linear: least squares in closed form; variance s^2 (1 + x' (X'X)^-1 x), s^2 by the degrees of freedom
 
 Files, in ROOT/uci: NAME.csv when all splits are done; before, the state of the networks, about once a minute.
@@ -12,7 +13,6 @@ Files, in ROOT/uci: NAME.csv when all splits are done; before, the state of the 
 
 from __future__ import annotations
 
-import hashlib
 import io
 import math
 import time
@@ -28,20 +28,20 @@ from bench.core.errors import ConfigError, DataCorrupt, check_known
 from bench.core.files import is_there, read_file, remove, write_atomically
 from bench.core.text import duration
 from bench.uci.data import Floats, Regression, SetFacts, Split, facts_of, load, standardise, validation
-from bench.uci.dropout import LENGTH_SCALE, Batch, Network, Parts, keras_decay
-from bench.uci.scores import Fit, scores, tidy
+from bench.uci.dropout import LARGEST, LENGTH_SCALE, Batch, Network, Parts, State, keras_decay
+from bench.uci.ensembles import Ensembles
+from bench.uci.scores import Fit, by_split, scores, tidy
 
 if TYPE_CHECKING:
     import pandas as pd
 
-METHODS = ("mc_dropout_2018", "mc_dropout_2016", "network", "linear")
+METHODS = ("mc_dropout_2018", "mc_dropout_2016", "network", "deep_ensemble", "linear")
 PASSES = 10_000
 FURTHER = {
     "rmse_no_dropout": "RMSE of the network without dropout",
     "drop_rate": "the drop rate that was used",
     "tau": "the precision of the noise that was used, in the inverse square of the target's unit",
 }
-LARGEST_STATE = 1 << 28  # bytes
 SAY_EVERY_S = 15.0
 CHUNK_S = 1.0  # least time of a call of the compiled loop, once it is known
 
@@ -105,6 +105,8 @@ def run_set(name: str, method: str, epochs: int, seed: int, how: How) -> pd.Data
         return _read_table(path, fits)
     if method == "linear":
         found = [linear(data, split) for split in data.splits]
+    elif method == "deep_ensemble":
+        found = ensemble(data, known.hidden, epochs, seed)
     else:
         found = _Run(data, known, method, epochs, seed, how, stem).found()
     table = tidy(zip(fits, found, strict=True))
@@ -116,10 +118,15 @@ def run_set(name: str, method: str, epochs: int, seed: int, how: How) -> pd.Data
     return table
 
 
-def _read_table(path: Path, fits: Sequence[Fit]) -> pd.DataFrame:
+def _table(path: Path) -> pd.DataFrame:
     import pandas as pd
 
-    table = pd.read_csv(io.BytesIO(read_file(path, LARGEST_STATE)), keep_default_na=False, float_precision="round_trip")
+    content = io.BytesIO(read_file(path, LARGEST))
+    return pd.read_csv(content, keep_default_na=False, float_precision="round_trip")
+
+
+def _read_table(path: Path, fits: Sequence[Fit]) -> pd.DataFrame:
+    table = _table(path)
     if list(table.columns) != [*Fit._fields, "metric", "value"] or set(table["split"]) != {fit.split for fit in fits}:
         raise DataCorrupt(f"{path} is no table of {len(fits)} splits; remove it, and the same command makes it again")
     return table
@@ -137,6 +144,31 @@ def linear(data: Regression, split: Split) -> dict[str, float]:
     return scores((points @ weights)[None], variance[None], data.y[split.test])
 
 
+def ensemble(data: Regression, hidden: int, epochs: int, seed: int) -> list[dict[str, float]]:
+    """Return the scores of a deep ensemble on each split."""
+    rows = prepare(data, data.splits)
+    networks = Ensembles(rows.train, hidden, seed)
+    networks.train(epochs)
+    mean, variance = networks.predict(rows.test)
+    mean, variance = mean * rows.sd[:, None, None] + rows.mean[:, None, None], variance * rows.sd[:, None, None] ** 2
+    return [scores(*one) for one in zip(mean, variance, rows.targets, strict=True)]
+
+
+def runs(root: Path, method: str, epochs: int) -> dict[tuple[str, str], dict[int, dict[int, float]]]:
+    """Return the stored runs with all splits and passes, as `verdicts.judge_column` takes them.
+
+    By set and metric, then by training seed, the number of each split.
+    """
+    found: dict[tuple[str, str], dict[int, dict[int, float]]] = {}
+    for path in sorted((root / "uci").glob(f"*-{method}-{epochs}-*.csv")):
+        table = _table(path)
+        name, seed = str(table["set"].iloc[0]), int(table["seed"].iloc[0])
+        if set(table["recipe"]) == {""} and table["split"].nunique() == facts_of(name).splits:
+            for metric in dict.fromkeys(table["metric"]):
+                found.setdefault((name, metric), {})[seed] = by_split(table, metric)
+    return found
+
+
 def prepare(data: Regression, splits: Sequence[Split]) -> Prepared:
     """Standardise each split by its training rows."""
     x = [standardise(data.x[split.train], data.x[split.test]) for split in splits]
@@ -148,36 +180,6 @@ def prepare(data: Regression, splits: Sequence[Split]) -> Prepared:
         np.array([float(one.mean) for one in y]),
         np.array([float(one.sd) for one in y]),
     )
-
-
-class State:
-    """The file with the state of a batch's training. Its hash covers also what the state belongs to."""
-
-    def __init__(self, path: Path, batch: Batch, say: Callable[[str], None]) -> None:
-        self._path, self._batch, self._say = path, batch, say
-        parts = [np.ascontiguousarray(one).tobytes() for one in (*batch.parts, batch.parameters)]
-        code = Path(__file__).with_name("dropout_loops.py").read_bytes()
-        self._of = hashlib.sha256(b"".join([repr((batch.networks, batch.seed)).encode(), code, *parts])).digest()
-
-    def save(self) -> None:
-        """Write the state; an older one stays until the new one is whole."""
-        buffer, batch = io.BytesIO(), self._batch
-        np.savez(buffer, parameters=batch.parameters, first=batch.first, second=batch.second, step=batch.step)
-        body = buffer.getvalue()
-        write_atomically(self._path, hashlib.sha256(self._of + body).digest() + body)
-
-    def restore(self) -> None:
-        """Go on from the stored state, if there is one and it is whole and of this run."""
-        if not is_there(self._path):
-            return
-        content = read_file(self._path, LARGEST_STATE)
-        if hashlib.sha256(self._of + content[32:]).digest() != content[:32]:
-            self._say(f"{self._path} is damaged or of other networks; training starts anew")
-            return
-        with np.load(io.BytesIO(content[32:]), allow_pickle=False) as stored:
-            for name in ("parameters", "first", "second"):
-                getattr(self._batch, name)[:] = stored[name]
-            self._batch.step = int(stored["step"])
 
 
 class _Run:

@@ -1,8 +1,10 @@
 """The methods on made-up sets: settings chosen by validation rows alone, kills and damage, closed forms."""
 
+import msgspec
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 
 pytest.importorskip("numba")
 
@@ -11,6 +13,7 @@ from bench.core.errors import ConfigError, DataCorrupt
 from bench.uci import train
 from bench.uci.data import Regression, Split, facts, standardise, validation
 from bench.uci.dropout import Batch, Network, Parts, keras_decay
+from bench.uci.ensembles import Ensembles
 from bench.uci.scores import METRICS, scores
 from bench.uci.train import FURTHER, How, linear, run_set
 
@@ -171,6 +174,60 @@ def test_run_trains_every_method_on_the_sets_that_are_there(made_up, tmp_path, m
     monkeypatch.setattr("bench.cli.uci.where", lambda name, folder: None)
     assert main(words) == 2
     assert "no UCI set is on this machine" in capsys.readouterr().err
+
+
+def test_an_ensembles_networks_are_plain_ones_trained_by_their_likelihood(made_up):
+    rows = train.prepare(made_up, made_up.splits)
+    wide = Parts(*(np.concatenate([one, one, one], axis=1) for one in rows.train))  # 150 rows: two batches
+    ensembles = Ensembles(wide, 5, 2, torch.float64)
+    weights = [one[7].detach().clone() for one in ensembles.weights]  # network 2 of split 1
+    network = torch.nn.Sequential(torch.nn.Linear(3, 5), torch.nn.ReLU(), torch.nn.Linear(5, 2)).double()
+    with torch.no_grad():
+        for parameter, value in zip(network.parameters(), weights, strict=True):
+            parameter.copy_(value.T if value.shape[0] > 1 else value[0])
+    adam = torch.optim.Adam(network.parameters(), lr=0.01)
+    x, y = (torch.tensor(one[1]).double() for one in wide)
+    for epoch in range(2):
+        for chosen in ensembles.orders(epoch)[7].split(100):
+            mean, raw = network(x[chosen]).unbind(1)
+            variance = torch.nn.functional.softplus(raw) + 1e-6
+            adam.zero_grad()
+            torch.nn.functional.gaussian_nll_loss(mean, y[chosen], variance, eps=1e-12).backward()
+            adam.step()
+    ensembles.train(2)
+    found = ensembles.predict(rows.test)
+    with torch.no_grad():
+        mean, raw = network(torch.tensor(rows.test.x[1]).double()).unbind(1)
+    # tolerance: four steps in float64; Adam's first divides a gradient's rounding by the gradient
+    np.testing.assert_allclose(found[0][1, 2], mean, rtol=1e-8, atol=1e-9)
+    # tolerance: as above
+    np.testing.assert_allclose(found[1][1, 2], torch.nn.functional.softplus(raw) + 1e-6, rtol=1e-8)
+    assert len({tuple(one) for one in ensembles.orders(0)[:, :20].tolist()}) == 10
+
+
+def test_an_ensemble_is_scored_in_the_targets_unit(made_up, tmp_path):
+    table = run_set("yacht", "deep_ensemble", 3, 0, how(tmp_path))
+    rows = train.prepare(made_up, made_up.splits)
+    ensembles = Ensembles(rows.train, 5, 0)
+    ensembles.train(3)
+    mean, variance = (one[1] for one in ensembles.predict(rows.test))
+    y = standardise(made_up.y[made_up.splits[1].train], made_up.y[made_up.splits[1].test])
+    expected = scores(mean * y.sd + y.mean, variance * y.sd**2, made_up.y[made_up.splits[1].test])
+    # tolerance: rounding of float64, and sums of squares whose numbers are near 10
+    assert values(table, 1) == pytest.approx(expected, rel=1e-9)
+
+
+def test_runs_are_whole_ones_by_set_metric_seed_and_split(made_up, tmp_path, monkeypatch):
+    for seed in (0, 4):
+        table = run_set("yacht", "network", 3, seed, how(tmp_path))
+    run_set("yacht", "network", 2, 0, how(tmp_path))
+    run_set("yacht", "network", 3, 1, how(tmp_path, splits=1))
+    assert train.runs(tmp_path, "network", 3) == {}  # the set is known to have 20 splits
+    known = train.facts_of("yacht")
+    monkeypatch.setattr(train, "facts_of", lambda name: msgspec.structs.replace(known, splits=2))
+    found = train.runs(tmp_path, "network", 3)
+    assert set(found["yacht", "rmse"]) == {0, 4}
+    assert found["yacht", "rmse"][4] == {split: values(table, split)["rmse"] for split in (0, 1)}
 
 
 def test_wrong_arguments_are_named(tmp_path):
