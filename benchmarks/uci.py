@@ -19,8 +19,9 @@ from multiprocessing import get_context
 import numpy as np
 import torch
 
+from bench.core.environment import usable_threads
 from bench.uci.data import Floats, facts_of, load
-from bench.uci.dropout import Batch, Network, Parts, keras_decay, usable_threads
+from bench.uci.dropout import Batch, Network, Parts, keras_decay
 from bench.uci.train import prepare
 
 RATE, SETTINGS, ROUNDS, ROWS = 0.05, 12, 5, 128
