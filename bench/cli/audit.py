@@ -26,11 +26,11 @@ from bench.judge.audit.approach import audit_approach
 from bench.judge.audit.check import CheckLine, approaches_of, check_approach
 from bench.judge.audit.data import audit_data
 from bench.judge.audit.documents import DOCUMENTS, audit_documents
-from bench.judge.audit.findings import OUTCOMES, Finding
 from bench.judge.audit.libraries.audited import LibraryAudit, keep
 from bench.judge.audit.libraries.examples import examples_of
 from bench.judge.audit.libraries.objectives import audit_example
 from bench.judge.audit.records import audit_records
+from bench.judge.audit.rules import OUTCOMES, Finding
 from bench.judge.audit.rules import RULES as OF_SUITE
 from bench.judge.results import Results, select
 from bench.plan.registry import manifests

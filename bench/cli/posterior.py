@@ -5,17 +5,18 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import numpy as np
 
-from bench.cli import FAILED
-from bench.cli.options import existing_folder, given_folder, given_path, say, whole
+from bench.cli import FAILED, INCOMPLETE
+from bench.cli.options import existing_folder, given_folder, given_path, say, warn, whole
 from bench.core.errors import ConfigError, StoreError
 from bench.core.files import write_atomically
 from bench.core.project import OWN, usual_results
 from bench.core.text import THREE, WHOLE, Digits, duration
+from bench.posterior.columns import Column, methods, train_all
 from bench.posterior.reference import (
     ACCEPTED,
     ALL,
@@ -34,6 +35,7 @@ from bench.posterior.reference import (
 from bench.posterior.tasks import Task, all_tasks, task_named
 from bench.show.figures.style import COLOURS, LINES, MARKERS, REPORTED, WIDTH, Axes, Drawing, canvas, printed, style
 from bench.show.table import Entry, Number, Table
+from bench.show.tables.columns import columns_table
 from bench.show.terminal import text
 
 COLUMNS = ("task", "state", "R-hat", "ESS", "acceptance", "floor", "expected")
@@ -63,6 +65,8 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--all", action="store_true", help="make every reference that is not there")
     parser.add_argument("--check", metavar="TASK", help="draw a chain more; show its distance beside the floor")
     parser.add_argument("--seed", type=_seed, default=2, metavar="N", help="of --check (default: 2)")
+    text = "show how far trained methods are; `run --group posterior-TASK` trains them"
+    parser.add_argument("--methods", metavar="TASK", help=text)
     parser.add_argument("--figure", type=given_path, metavar="FILE", help="draw the diagnostics of TASK, .svg or .png")
     text = f"folder of the references (default: ./{OWN}; to read, the shipped ones if it has none)"
     parser.add_argument("--results", type=given_folder, metavar="DIR", help=text)
@@ -80,17 +84,42 @@ def _seed(text: str) -> int:
 
 
 def _posterior(given: argparse.Namespace) -> int:
-    if sum((bool(given.tasks), given.all, given.check is not None)) > 1:
-        raise ConfigError("give one of: names of tasks, --all, --check TASK")
+    if sum((bool(given.tasks), given.all, given.check is not None, given.methods is not None)) > 1:
+        raise ConfigError("give one of: names of tasks, --all, --check TASK, --methods TASK")
     tasks = {name: task_named(name) for name in given.tasks}
     if given.figure is not None:
         return _draw(given, tasks)
     if given.check is not None:
         return _check(given, task_named(given.check))
+    if given.methods is not None:
+        print(text(_distances(_column(given.methods, given), warn)))
+        return 0
     if tasks or given.all:
         return _make(given, tasks or all_tasks())
     print(text(_listing(all_tasks(), _read_from(given))))
     return 0
+
+
+def run_group(arguments: argparse.Namespace) -> int:
+    """Train the methods of a task for `run --group posterior-TASK`, with the options of `run`; print the table."""
+    if arguments.approaches or arguments.recipe or arguments.protocol or arguments.device != "cpu":
+        raise ConfigError("--group posterior-TASK trains its own methods: give no approach, recipe, protocol or device")
+    column = _column(arguments.group.removeprefix("posterior-"), arguments)
+    found = train_all(column, [], _nothing if arguments.quiet else say)
+    print(text(_distances(column, warn)))
+    return INCOMPLETE if any(one.why for one in found.values()) else 0
+
+
+def _column(name: str, given: argparse.Namespace) -> Column:
+    return Column.of(name, task_named(name), Path(given.results or usual_results(FOLDER)), given.data_dir)
+
+
+def _distances(column: Column, tell: Callable[[str], None]) -> Table:
+    return columns_table(column, methods(), column.stored(tell))
+
+
+def _nothing(text: str) -> None:
+    """Say nothing."""
 
 
 def _read_from(given: argparse.Namespace) -> Path:

@@ -39,10 +39,10 @@ def add_run(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    if arguments.group == "uci":
-        from bench.cli.uci import run_group  # not at the top: it judges and shows
+    if arguments.group and arguments.group.startswith(("uci", "posterior-")):
+        from bench.cli import posterior, uci  # not at the top: they judge and show
 
-        return run_group(arguments)
+        return (uci if arguments.group == "uci" else posterior).run_group(arguments)
     check_training(arguments)
     chosen = options.select(arguments)
     if not is_remote(arguments.executor):

@@ -15,8 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from bench.core.text import counted, listed
-from bench.judge.audit.findings import Finding
-from bench.judge.audit.rules import AuditRule
+from bench.judge.audit.rules import AuditRule, Finding
 from bench.uci.data import Floats, Split, facts, load, sets, splits, where
 from bench.uci.published import (
     Column,

@@ -21,8 +21,7 @@ from bench.judge.audit.documents import (
     shown_mistakes,
     single_change_of,
 )
-from bench.judge.audit.findings import Finding
-from bench.judge.audit.rules import RULES
+from bench.judge.audit.rules import RULES, Finding
 from bench.judge.results import Results
 from bench.plan.recipes import resolve
 from bench.plan.registry import manifest, manifests

@@ -18,7 +18,7 @@ from bench.plan.seed_batches import fit_keys
 from bench.run.events import Options
 from bench.run.progress import Progress
 from bench.run.runner import run
-from tests.stress import comparing
+from tests.stress import processes
 from tests.stress.processes import PATIENCE_S, Run
 
 OPTIONS = (
@@ -67,12 +67,12 @@ def kill_runs(n_kills: int, seed: int, say: Say, approaches: Sequence[str]) -> K
     with tempfile.TemporaryDirectory(prefix="bench-kills-") as folder:
         calm = Path(folder) / "calm"
         mean_s = _calm_run(approaches, calm)
-        expected = comparing.contents(calm)
+        expected = processes.contents(calm)
         while found.kills < n_kills:
             campaign = _Round(approaches, Path(folder) / f"round{found.rounds}", mean_s, rng, found)
             campaign.complete(n_kills)
             found.rounds += 1
-            wrong = comparing.differences(expected, comparing.contents(campaign.root))
+            wrong = processes.differences(expected, processes.contents(campaign.root))
             found.identical += not wrong
             found.faults += [f"round {found.rounds}: {name} differs from the calm run" for name in wrong]
             say(f"{found.kills} kills, {found.rounds} rounds, {len(found.faults)} faults")
@@ -118,14 +118,14 @@ class _Round:
                 failed = _failed_fits(run.events)
                 if (code > 0 and not failed) or len(failed) > self._killed:
                     raise BenchError(f"what nobody killed ended with code {code}: {run.errors()[-500:]}")
-            self._found.faults += comparing.faults(self.root)
+            self._found.faults += processes.faults(self.root)
         self._check_marks()
 
     def _kill(self, run: Run) -> int | None:
         """Kill at a random moment; return from which event on the run's next fit begins, None if the run has ended."""
         found = self._found
         victim = VICTIMS[found.kills % len(VICTIMS)]
-        before = comparing.unfinished(self.root)
+        before = processes.unfinished(self.root)
         self._wait_for_the_moment(run)
         n_before, last = len(run.events), run.events[-1]
         if not run.kill(victim):
@@ -144,7 +144,7 @@ class _Round:
             found.longest_orphan_s = max(found.longest_orphan_s, run.outlived_s())
             run.wait()
             fits = {event["fit"] for event in run.events if "fit" in event}
-        found.while_writing += bool(comparing.unfinished(self.root) - before)
+        found.while_writing += bool(processes.unfinished(self.root) - before)
         for fit in fits:
             self._count_lost(run, fit)
         return after
@@ -152,9 +152,9 @@ class _Round:
     def _wait_for_the_moment(self, run: Run) -> None:
         end = time.monotonic() + self._rng.uniform(0, LONGER * self._mean_s)
         writing = self._rng.choice(MOMENTS) == "write"
-        known = comparing.unfinished(self.root)
+        known = processes.unfinished(self.root)
         while time.monotonic() < end and run.process.poll() is None:
-            if writing and comparing.unfinished(self.root) - known:
+            if writing and processes.unfinished(self.root) - known:
                 return
             time.sleep(WATCH_S if writing else max(0.0, min(0.05, end - time.monotonic())))
 
@@ -171,7 +171,7 @@ class _Round:
         self._found.finished_epochs_lost = max(self._found.finished_epochs_lost, reported - kept)
 
     def _check_marks(self) -> None:
-        marked = comparing.resumed(self.root)
+        marked = processes.resumed(self.root)
         for fit in self._interrupted - marked:
             self._found.faults.append(f"fit {fit[:8]} was resumed, and its times do not say so")
         for fit in marked - self._interrupted:

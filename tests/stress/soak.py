@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.core.errors import BenchError
-from tests.stress import comparing
+from tests.stress import processes
 from tests.stress.processes import Run
 
 KILL_EVERY_S = 60.0  # on average
@@ -70,7 +70,7 @@ class _Watched:
 
     def __init__(self, folder: Path, found: Soak, rng: random.Random, say: Say) -> None:
         self._folder, self._found, self._rng, self._say = folder, found, rng, say
-        self._first: comparing.Contents | None = None
+        self._first: processes.Contents | None = None
 
     def live(self, deadline: float) -> None:
         """Watch one life of the process, to its killing or the deadline."""
@@ -111,10 +111,10 @@ class _Watched:
         found.trained_runs += event["trained runs"]
         found.run_mib.append(round(event["run_mib"], 1))
         memory.append(event["run_mib"] + event["servers_mib"])
-        found.faults += comparing.faults(root)
-        now = comparing.contents(root)
+        found.faults += processes.faults(root)
+        now = processes.contents(root)
         self._first = self._first or now
-        different = comparing.differences(self._first, now)
+        different = processes.differences(self._first, now)
         found.faults += [f"round {event['round']}: {name} differs from the first round" for name in different]
         if event["round"]:
             shutil.rmtree(self._folder / str(event["round"] - 1), ignore_errors=True)

@@ -15,7 +15,7 @@ from bench.core.row_scores import check_scores
 from bench.core.score_files import LARGEST_SCORES
 from bench.core.store import Store
 from tests.stress import __main__ as command
-from tests.stress import comparing
+from tests.stress import processes
 from tests.stress.fuzz.engine import LARGEST, Target, Tried, damaged, damaged_value, fuzz
 from tests.stress.fuzz.guarded import Guarded
 from tests.stress.fuzz.stored import bomb, sound_scores
@@ -33,16 +33,16 @@ def test_a_comparison_sees_every_number_and_no_time(tmp_path):
     stored(tmp_path / "calm", 0.5, 1.0)
     stored(tmp_path / "slower", 0.5, 2.0)
     stored(tmp_path / "other", 0.5000000000000001, 1.0)
-    calm, slower, other = (comparing.contents(tmp_path / name) for name in ("calm", "slower", "other"))
-    assert comparing.differences(calm, slower) == []
-    assert comparing.differences(calm, other) == comparing.differences(calm, {}) == list(calm)
+    calm, slower, other = (processes.contents(tmp_path / name) for name in ("calm", "slower", "other"))
+    assert processes.differences(calm, slower) == []
+    assert processes.differences(calm, other) == processes.differences(calm, {}) == list(calm)
 
 
 def test_a_comparison_names_what_cannot_be_trusted(tmp_path):
     path = stored(tmp_path, 0.5, 1.0)
-    assert list(comparing.faults(tmp_path)) == []
+    assert list(processes.faults(tmp_path)) == []
     path.write_text(path.read_text().replace("0.98", "0.99"))
-    assert any(str(path) in fault for fault in comparing.faults(tmp_path))
+    assert any(str(path) in fault for fault in processes.faults(tmp_path))
 
 
 def fuzzed(read, inputs=3) -> Tried:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.core import locks
-from tests.stress import comparing
+from tests.stress import processes
 from tests.stress.processes import Run
 
 TRAINED_RUNS = ("toy_bbb", "toy_mlp", "--profile", "smoke", "--seeds", "3", "--apart")
@@ -61,7 +61,7 @@ def run_together() -> Together:
         finally:
             for run in runs:
                 run.close()
-        found.faults += comparing.faults(root)
+        found.faults += processes.faults(root)
     found.seconds = time.perf_counter() - begin
     return found
 

@@ -17,8 +17,8 @@ from torch import Tensor
 from bench.core.errors import BenchError, Unsupported
 from bench.interface import Marginal
 from bench.judge.audit.documents import declared
-from bench.judge.audit.findings import Finding
 from bench.judge.audit.probe import FULL_ROWS, Probe
+from bench.judge.audit.rules import Finding
 from bench.judge.contract import ROWS, SAME, STEPS
 from elbo_audit.errors import AuditError
 from elbo_audit.findings import Seen

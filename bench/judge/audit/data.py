@@ -12,7 +12,7 @@ from bench.core.errors import DataMissing
 from bench.data.manifest import OOD_NAMES
 from bench.data.splits import load_ood, load_split
 from bench.interface import Split
-from bench.judge.audit.findings import Finding
+from bench.judge.audit.rules import Finding
 
 SUBJECT = "data"
 SEED = 0  # of the rows that are held out, and of the noise

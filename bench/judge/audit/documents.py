@@ -22,8 +22,7 @@ from bench.core.toml import TomlTable, read_toml
 from bench.judge.ablation.definition import ablation
 from bench.judge.ablation.effects import Numbers, effect_text
 from bench.judge.ablation.single_changes import STORED, SingleChange
-from bench.judge.audit.findings import Finding
-from bench.judge.audit.rules import RULES
+from bench.judge.audit.rules import RULES, Finding
 from bench.plan.manifests import ApproachManifest
 from bench.plan.recipes import Recipe
 from elbo_audit.findings import FindingOutcome

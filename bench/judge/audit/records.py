@@ -14,7 +14,7 @@ from bench.core.records import Record
 from bench.core.store import Store
 from bench.interface import Posterior, Task
 from bench.judge.audit.documents import declared
-from bench.judge.audit.findings import Finding
+from bench.judge.audit.rules import Finding
 from bench.judge.comparison import ENOUGH
 from bench.judge.contract import ApproachUnderTest, CheckContext
 from bench.measure.measuring import posterior_of

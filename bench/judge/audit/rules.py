@@ -2,6 +2,7 @@
 
 A mistake that an objective or a prediction shows is described in `elbo_audit.rules`, and named here. `where` says which
 code applies a rule: `elbo_audit` (objective, predictions), approach.py, records.py, data.py or documents.py.
+A finding is what a rule finds in a subject.
 """
 
 from __future__ import annotations
@@ -9,7 +10,9 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Literal
 
+import elbo_audit.findings
 import elbo_audit.rules
+from elbo_audit.findings import FindingOutcome
 
 Where = Literal["documents", "objective", "approach", "records", "data", "predictions"]
 
@@ -125,3 +128,32 @@ _RULES = (
 )
 
 RULES: dict[str, AuditRule] = {rule.id: rule for rule in _RULES}
+
+
+OUTCOMES: tuple[FindingOutcome, ...] = ("fails", "known", "passes", "not measured", "not applicable")
+
+
+@dataclass(frozen=True)
+class Finding(elbo_audit.findings.Finding):
+    """One rule applied to one subject."""
+
+    effect: str = ""  # how much the mistake changes a number, by a single change of an ablation
+
+    @property
+    def of_rule(self) -> AuditRule:
+        """Return the rule that was applied."""
+        return RULES[self.rule]
+
+    def as_json(self) -> dict[str, object]:
+        """Return the finding for machines, with its rule's title and severity."""
+        return {
+            "rule": self.rule,
+            "severity": self.of_rule.severity,
+            "title": self.of_rule.title,
+            "subject": self.subject,
+            "outcome": self.outcome,
+            "detail": self.detail,
+            "measured": dict(self.measured),
+            "remedy": self.remedy,
+            "effect": self.effect,
+        }

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from bench.judge.audit.findings import Finding
 from bench.judge.audit.libraries.audited import LibraryAudit, ObjectiveAudit
 from bench.judge.audit.libraries.examples import Example
+from bench.judge.audit.rules import Finding
 from bench.show.table import EMPTY
 from bench.show.tables.lists import as_if_n, weights
 

@@ -9,10 +9,9 @@ from bench.core.metric_table import OTHERS, Metric, Others, metrics, unit_of
 from bench.core.reasons import in_words
 from bench.core.records import Provenance, Record
 from bench.core.text import THREE
-from bench.judge.audit.findings import OUTCOMES, Finding
 from bench.judge.audit.libraries.audited import LibraryAudit, ObjectiveAudit
 from bench.judge.audit.libraries.examples import EXAMPLES, N_TRAIN, Example
-from bench.judge.audit.rules import RULES
+from bench.judge.audit.rules import OUTCOMES, RULES, Finding
 from bench.judge.results import SHOWN_VERSIONS, code_of, made_at
 from bench.judge.samples import MissingValue, Samples
 from bench.judge.stats.papers import OBTAINED, Paper
