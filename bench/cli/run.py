@@ -42,7 +42,7 @@ def _run(arguments: argparse.Namespace) -> int:
     if arguments.group and arguments.group.startswith(("uci", "posterior-")):
         from bench.cli import posterior, uci  # not at the top: they judge and show
 
-        return (uci if arguments.group == "uci" else posterior).run_group(arguments)
+        return uci.run_group(arguments) if arguments.group == "uci" else posterior.run_group(arguments)
     check_training(arguments)
     chosen = options.select(arguments)
     if not is_remote(arguments.executor):

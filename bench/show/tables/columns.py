@@ -49,7 +49,7 @@ def columns_table(column: Column, methods: Mapping[str, Method], found: Mapping[
         ["method", "place", *sets, "joint", "NLL", "AUROC"],
         rows,
         [
-            *_absent(methods, found),
+            *_absent(methods, trained),
             *(f"The reference is refused: {one}" for one in refusals(column.reference)),
             *_chosen(methods, found),
         ],
