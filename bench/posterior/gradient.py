@@ -2,7 +2,8 @@
 
 Chains move in groups. Each group has its own buffers, and a thread moves a group through a whole trajectory: threads
 meet once a trajectory, and a group's activations stay in its core's cache. A chain's numbers depend neither on the
-number of threads nor on the other groups.
+number of threads nor on the other groups. Inputs that are 0 in all rows, such as pixels of a border, take no part in
+the products: in a trajectory their weights, about which only the prior speaks, stand behind all others.
 
 Shapes: C chains, P parameters, B rows, n inputs, H hidden units, K outputs.
 """
@@ -10,6 +11,7 @@ Shapes: C chains, P parameters, B rows, n inputs, H hidden units, K outputs.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -37,14 +39,17 @@ class Target:
         self.threads = torch.get_num_threads()
         self.x = x.float().contiguous()
         self.y = y.long() if network.kind == "classification" else y.float()
-        self.scales = network.scales().float()
+        self._order, self.used = _order(network, self.x)
+        self.rows = self.x[:, self.x.any(0)].contiguous()
+        self.scales = network.scales().float()[self._order]
+        self.scales[self.used.n_parameters :] = 0  # no slope but the prior's
         self.centres = torch.zeros(network.n_parameters)
         if network.kind == "regression":
-            self.centres[-1] = network.log_noise_mean
+            self.centres[self.used.n_parameters - 1] = network.log_noise_mean
         self.counts = torch.bincount(self.y, minlength=network.n_outputs) if self.y.dtype == torch.int64 else self.y
         if network.kind == "classification" and len(self.counts) != network.n_outputs:
             raise ValueError(f"a target is {len(self.counts) - 1}; the classes are 0 to {network.n_outputs - 1}")
-        self._columns = self.x.T.contiguous()
+        self._columns = self.rows.T.contiguous()
         self._groups: dict[tuple[int, int], _Group] = {}
 
     @property
@@ -69,7 +74,7 @@ class Target:
 
         z, momentum and gradient (at z) are float32 [C, P], and are not changed.
         """
-        z, momentum, gradient = z.clone(), momentum.clone(), gradient.clone()
+        z, momentum, gradient = (value[:, self._order] for value in (z, momentum, gradient))
         energy = torch.empty(len(z), dtype=torch.float64)
         tasks = []
         for number, start in enumerate(range(0, len(z), GROUP)):
@@ -77,12 +82,24 @@ class Target:
             group = self._group(number, len(z[part]))
             tasks.append(group.trajectory(z[part], momentum[part], gradient[part], energy[part], step, n_steps))
         side_by_side(tasks, self.threads)
-        return z, momentum, energy, gradient
+        back = self._order.argsort()
+        return z[:, back], momentum[:, back], energy, gradient[:, back]
 
     def _group(self, number: int, n_chains: int) -> _Group:
         if (number, n_chains) not in self._groups:
             self._groups[number, n_chains] = _Group(self, self._columns, n_chains)
         return self._groups[number, n_chains]
+
+
+def _order(network: Network, x: Tensor) -> tuple[Tensor, Network]:
+    """Return the parameters' order in a trajectory, int64 [P], and the network of the inputs x [B, n] that are used."""
+    is_used = x.any(0)
+    out, n_inputs = network.widths[0]
+    of_first = is_used.expand(out, -1).flatten()
+    later = torch.ones(network.n_parameters - out * n_inputs, dtype=torch.bool)
+    speaks = torch.cat([of_first, later])
+    order = torch.cat([speaks.nonzero()[:, 0], (~speaks).nonzero()[:, 0]])
+    return order, dataclasses.replace(network, n_inputs=int(is_used.sum()))
 
 
 @contextlib.contextmanager
@@ -117,12 +134,12 @@ class _Group:
     """Buffers of a few chains, and the gradient at their weights."""
 
     def __init__(self, target: Target, columns: Tensor, n_chains: int) -> None:
-        self._target, network = target, target.network
-        n_rows = len(target.x)
-        self._x = target.x.expand(n_chains, -1, -1)
+        self._target, network = target, target.used
+        n_rows = len(target.rows)
+        self._x = target.rows.expand(n_chains, -1, -1)
         self._columns = columns.expand(n_chains, -1, -1)
-        self._weights = torch.empty(n_chains, network.n_parameters)
-        self._gradient = torch.empty(n_chains, network.n_parameters)
+        self._weights = torch.empty(n_chains, target.n_parameters)
+        self._gradient = torch.zeros(n_chains, target.n_parameters)
         layers, gradients = _views(network, self._weights), _views(network, self._gradient)
         self._matrices = [matrix for matrix, _ in layers]
         self._matrix_gradients = [matrix for matrix, _ in gradients]
@@ -141,7 +158,8 @@ class _Group:
         if network.kind == "classification":
             self._judge = partial(passes.classify, *above, target.counts.numpy(), nll, bias_gradients[-1])
         else:
-            log_noise, noise_gradient = self._weights[:, -1].numpy(), self._gradient[:, -1].numpy()
+            last = network.n_parameters - 1
+            log_noise, noise_gradient = self._weights[:, last].numpy(), self._gradient[:, last].numpy()
             self._judge = partial(passes.regress, *above, log_noise, nll, bias_gradients[-1], noise_gradient)
 
     def trajectory(
@@ -187,6 +205,6 @@ def _views(network: Network, flat: Tensor) -> list[tuple[Tensor, Tensor]]:
     views, start = [], 0
     for out, inputs in network.widths:
         middle, end = start + out * inputs, start + out * (inputs + 1)
-        views.append((flat[:, start:middle].view(-1, out, inputs), flat[:, middle:end]))
+        views.append((flat[:, start:middle].view(len(flat), out, inputs), flat[:, middle:end]))
         start = end
     return views

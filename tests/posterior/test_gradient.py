@@ -193,9 +193,16 @@ class Bounds:
         )
 
 
-@given(network=networks(), n_rows=st.integers(1, 1200), seed=st.integers(0, 99), chains=st.integers(1, 5))
-def test_compiled_passes_give_the_plain_energy_and_gradient(network, n_rows, seed, chains):
+@given(
+    network=networks(),
+    n_rows=st.integers(1, 1200),
+    seed=st.integers(0, 99),
+    chains=st.integers(1, 5),
+    empty=st.sets(st.integers(0, 8)),
+)
+def test_compiled_passes_give_the_plain_energy_and_gradient(network, n_rows, seed, chains, empty):
     x, y = rows(network, n_rows, seed)
+    x[:, [column for column in empty if column < network.n_inputs]] = 0
     z = torch.randn(chains, network.n_parameters, generator=torch.Generator().manual_seed(seed))
     energy, gradient = Target(network, x, y).energy_and_gradient(z)
     plain = energy_and_gradient(network, x.double(), y, z.double())
