@@ -193,12 +193,7 @@ def add_selection(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--all", action="store_true", help="every approach of the documents, and of --approach-path")
     parser.add_argument(
         "--group",
-        choices=(
-            *GROUPS,
-            "uci",
-            "posterior-digits",
-            "posterior-mnist14-sd1",
-        ),  # of tasks with one prior for all weights
+        choices=(*GROUPS, "uci", "posterior-digits", "posterior-mnist14-sd1"),
         help="every approach of a group; of `run` also the methods of the UCI table, or of a reference posterior",
     )
     parser.add_argument("--recipe", action="append", default=[], help="published, corrected, published+CHANGE")

@@ -15,7 +15,6 @@ from bench.measure.measuring import (
     Measurement,
     categorical,
     draws_of,
-    gaussian,
     last_epoch,
     shuffled_batches,
 )
@@ -90,16 +89,3 @@ class Feldman2018Bbb(Feldman2018):
 
     def _density_ratio(self, posterior: Posterior, draws: range) -> float:
         return float(posterior.log_density_ratio(draws).mean())
-
-
-class Feldman2018Toy(Protocol):
-    """The losses that are printed in training, and the prediction at x = 100, which the document's text quotes."""
-
-    def final(self, posterior: Posterior, epochs: Sequence[EpochMetrics]) -> Measurement:
-        """See `Protocol.final`."""
-        found = Measurement(last_epoch(epochs))
-        if posterior.n_draws == 1:
-            x = torch.tensor([[100.0]], dtype=self.dtype, device=self.device)
-            answer = gaussian(posterior, x, range(1), torch.tensor([0]))
-            found.metrics["toy/x=100/prediction"] = float(answer.mean[0, 0, 0])
-        return found

@@ -233,8 +233,8 @@ _PUBLISHED = {
     "pyro_random_module": ("chopra2018", "Chopra2018"),
     "mlp": ("feldman2018", "Feldman2018Mlp"),
     "linear_bbb": ("feldman2018", "Feldman2018Bbb"),
-    "toy_mlp": ("feldman2018", "Feldman2018Toy"),
-    "toy_bbb": ("feldman2018", "Feldman2018Toy"),
+    "toy_mlp": ("toys", "Feldman2018Toy"),
+    "toy_bbb": ("toys", "Feldman2018Toy"),
     "mxnet_bbb": ("rabanser2017", "Rabanser2017"),
     "blundell_sgd": ("blundell2015", "Blundell2015"),
     "blundell_dropout": ("blundell2015", "Blundell2015"),
@@ -265,7 +265,7 @@ def _place(entry: ApproachManifest, name: str) -> tuple[str, str]:
     if name == "shift":
         return "shifted", "Shift"
     if name == "common":
-        return ("protocols", "Common") if entry.task == "mnist" else ("toy_common", "ToyCommon")
+        return ("protocols", "Common") if entry.task == "mnist" else ("toys", "ToyCommon")
     if not entry.document:
         raise ConfigError(f"{entry.name} has no document; measure it with protocol common")
     if entry.name not in _PUBLISHED:

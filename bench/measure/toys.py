@@ -1,4 +1,4 @@
-"""Protocol `common` of a toy."""
+"""The protocols of a toy: `published`, of feldman2018, and `common`."""
 
 from __future__ import annotations
 
@@ -9,11 +9,24 @@ import torch
 from bench.core.reasons import Reason
 from bench.data.splits import toy_split
 from bench.interface import Posterior
-from bench.measure.measuring import EpochMetrics, Measurement, draws_of, gaussian, on_device
+from bench.measure.measuring import EpochMetrics, Measurement, draws_of, gaussian, last_epoch, on_device
 from bench.measure.metrics import regression
 from bench.measure.protocols import Protocol
 
 TOY_NEAR, TOY_FAR = 5.0, 100.0  # feldman2018 draws its toy over -5..5 and -100..100
+
+
+class Feldman2018Toy(Protocol):
+    """The losses that are printed in training, and the prediction at x = 100, which the document's text quotes."""
+
+    def final(self, posterior: Posterior, epochs: Sequence[EpochMetrics]) -> Measurement:
+        """See `Protocol.final`."""
+        found = Measurement(last_epoch(epochs))
+        if posterior.n_draws == 1:
+            x = torch.tensor([[100.0]], dtype=self.dtype, device=self.device)
+            answer = gaussian(posterior, x, range(1), torch.tensor([0]))
+            found.metrics["toy/x=100/prediction"] = float(answer.mean[0, 0, 0])
+        return found
 
 
 class ToyCommon(Protocol):
