@@ -108,7 +108,7 @@ def archive_scores(store: Store, every_seed: Collection[str] = ()) -> None:
     records, _ = store.all_records()
     damaged = next((one for one in records if store.has_damaged_scores(one)), None)
     if damaged is not None:  # they would be gone from the archive
-        raise StoreError(f"the scores of {damaged.title} are damaged; `bench run` makes them again")
+        raise StoreError(f"the scores of {damaged.title} are damaged; `python -m bench run` makes them again")
     for approach in sorted({path.parent.name for path in store.records.glob("*/*.npz")}):
         own = [record for record in records if record.approach == approach]
         there = _prefixes(store.scores_archive(approach))

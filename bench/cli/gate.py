@@ -136,7 +136,7 @@ def _check(arguments: argparse.Namespace, gate: Gate) -> None:
         try:
             check_writable(path.parent)
         except StoreError as error:
-            raise ConfigError(f"--junit {path}: {error}") from error
+            raise ConfigError(f"--junit: {error}") from error
     if arguments.summary is not None:
         _append(arguments.summary, "")
     if arguments.fresh is not None:

@@ -19,7 +19,7 @@ import msgspec
 from bench.core.canonical import LARGEST_RECORD, OLDER, OlderForm, Sealed, plain, read_sealed, seal, shorten, unseal
 from bench.core.errors import DataCorrupt, StoreError
 from bench.core.files import is_there, names_in, read_file, reason, write_atomically
-from bench.core.text import counted, one_line
+from bench.core.text import as_called, counted, one_line
 
 T = TypeVar("T", bound=Sealed)
 
@@ -178,4 +178,4 @@ class SealedFolder(Generic[T]):
 @lru_cache(maxsize=1_000)
 def name_once(reason: str) -> None:
     """Say in one line what is wrong with a file, once in this process: it is read again and again, and stays."""
-    _log.warning("warning: %s", one_line(reason))
+    _log.warning("warning: %s", as_called(one_line(reason)))

@@ -20,7 +20,7 @@ from safetensors import SafetensorError, safe_open
 
 from bench.core.canonical import canonical
 from bench.core.errors import StoreError
-from bench.core.files import check_writable, is_there, opened_file, remove, sweep, write_atomically
+from bench.core.files import check_writable, is_there, opened_file, reason, remove, sweep, write_atomically
 from bench.core.folder import Problem, SealedFolder, name_once
 from bench.core.metric_table import raised
 from bench.core.records import SCHEMA, Naming, Record, Versions
@@ -42,7 +42,7 @@ _BROKEN_TENSORS = (
 )
 
 Info = dict[str, object]  # the description in a file of tensors
-AGAIN = "`bench run` makes it again"
+AGAIN = "`python -m bench run` makes it again"
 LARGEST_TENSORS = 8 << 30  # bytes; a checkpoint of all seeds of a fit has less than 1 GB
 
 
@@ -258,8 +258,8 @@ def _is_out_of_resources(error: Exception) -> bool:
     return isinstance(error, MemoryError) or getattr(error, "errno", None) in numbers or in_text
 
 
-def _line(error: BaseException) -> str:
-    return " ".join(str(error).split()) or type(error).__name__
+def _line(error: Exception) -> str:
+    return " ".join(reason(error).split())
 
 
 def tensor_hash(tensors: Mapping[str, torch.Tensor], text: str) -> str:

@@ -18,7 +18,7 @@ import numpy as np
 
 from bench.core.canonical import read_sealed, seal
 from bench.core.errors import StoreError
-from bench.core.files import is_there, write_atomically
+from bench.core.files import is_there, reason, write_atomically
 from bench.core.records import Provenance
 from bench.core.row_scores import Scores
 from bench.core.score_files import BROKEN, packed, read_arrays, scores_hash
@@ -188,7 +188,7 @@ def read(folder: Path, name: str, task: Task) -> Reference | None:
         arrays = read_arrays(path.with_suffix(".npz"), "", folder, LARGEST)
     except BROKEN as error:
         raise StoreError(
-            f"the predictions of reference {path} cannot be read ({one_line(str(error))}); {again}"
+            f"the predictions of reference {path} cannot be read ({one_line(reason(error))}); {again}"
         ) from error
     if scores_hash(arrays) != about.arrays:
         raise StoreError(f"the predictions of reference {path} are not those it names (their hash differs); {again}")

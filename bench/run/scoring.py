@@ -21,7 +21,7 @@ from torch import Tensor
 from bench.core import environment
 from bench.core.canonical import digest, seal
 from bench.core.errors import ConfigError, StoreError, check_known
-from bench.core.files import names_in, remove, write_atomically
+from bench.core.files import names_in, reason, remove, write_atomically
 from bench.core.folder import ARCHIVE
 from bench.core.locks import Busy, lock
 from bench.core.records import SCHEMA, Arrays, Record, Timings
@@ -124,7 +124,7 @@ def _read(path: Path, found: Mapping[str, Split]) -> _Predictions:
     try:
         given = read_arrays(path, "", None, LARGEST_FILE)
     except BROKEN as error:
-        why = f"cannot be read ({one_line(str(error), 200)}); write it by numpy.savez(FILE, hash=..., mnist=...)"
+        why = f"cannot be read ({one_line(reason(error), 200)}); write it by numpy.savez(FILE, hash=..., mnist=...)"
         raise ConfigError(f"{path} {why}") from error
     if given.keys() != {HASH, *found}:
         names = ", ".join(sorted(given)) or "nothing"

@@ -9,7 +9,9 @@ from bench.cli import USAGE
 from bench.cli.main import main
 from bench.core import files, locks, project
 from bench.core.errors import StoreError
+from bench.core.folder import name_once
 from bench.core.project import RESULTS
+from bench.core.text import program
 
 TELLS = f"reading what comes with the suite, in {RESULTS}\n"
 
@@ -166,7 +168,59 @@ def test_records_of_an_older_version_are_named_in_one_line(command, elsewhere, c
     (message,) = [one.getMessage() for one in caplog.records]
     assert "2 records" in message
     assert "version 0.1 of this suite reads it" in message
-    assert "`bench run` makes it again" in message
+    assert f"`{program()} run` makes it again" in message
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["score", "FOLDER"],
+        ["score", "MISSING"],
+        ["predict", "FOLDER"],
+        ["predict", "MISSING"],
+        ["gate", "--junit", "MISSING/it.xml"],
+        ["table", "--readme", "MISSING"],
+        ["audit", "MISSING.py"],
+        ["figures", "sure", "--to", "FILE"],
+    ],
+)
+def test_a_file_that_cannot_be_used_is_named_once(words, elsewhere, capsys):
+    (elsewhere / "FOLDER").mkdir()
+    (elsewhere / "FILE").write_text("")
+    if words[0] == "gate":
+        (elsewhere / "MISSING").write_text("a file where a folder is needed")
+    path = str(elsewhere / words[-1])
+    assert main([*words[:-1], path]) == USAGE
+    (line,) = [one for one in capsys.readouterr().err.splitlines() if one.startswith("error: ")]
+    assert line.count(path.removesuffix("/it.xml")) == 1
+
+
+@pytest.mark.parametrize("called", ["bnn-bench", "python -m bench"])
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["run"],
+        ["ablation", "toy_mlp"],
+        ["list", "--nosuch"],
+        ["predict", "it.png", "--approach", "mlp", "--results", "results", "--baseline", "none"],
+        ["table", "methods_fashion", "--results", "results", "--baseline", "none"],
+        ["status", "uniform", "--results", "results"],
+    ],
+)
+def test_the_program_that_an_error_names_is_the_one_that_was_called(
+    words, called, elsewhere, monkeypatch, caplog, capsys
+):
+    monkeypatch.setattr("sys.argv", [called if called == "bnn-bench" else "/clone/bench/__main__.py"])
+    folder = elsewhere / "results" / "records" / "uniform"
+    folder.mkdir(parents=True)
+    line = (RESULTS / "records" / "uniform.jsonl").read_bytes().splitlines()[0]
+    (folder / "0.json").write_bytes(line.replace(b'"schema":3', b'"schema":2'))
+    name_once.cache_clear()
+    main(words)
+    said = " ".join([capsys.readouterr().err, *(one.getMessage() for one in caplog.records)])
+    assert f"{called} " in said
+    assert {"bnn-bench": "python -m bench", "python -m bench": "bnn-bench"}[called] not in said
+    assert "`bench " not in said
 
 
 def test_a_hint_to_install_keeps_the_tested_versions(monkeypatch):

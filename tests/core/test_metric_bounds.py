@@ -249,7 +249,7 @@ def test_several_reasons_are_one_text_and_none_is_empty():
 def test_a_record_of_another_schema_is_refused(tmp_path):
     path = tmp_path / "one.json"
     path.write_bytes(seal({**plain(record("mlp", metrics={"mnist/accuracy": 0.98})), "schema": 4}))
-    with pytest.raises(StoreError, match=r"schema 4; this version reads 3: `bench run` makes it again"):
+    with pytest.raises(StoreError, match=r"schema 4; this version reads 3: `python -m bench run` makes it again"):
         read_record(path)
 
 

@@ -176,7 +176,7 @@ def test_no_scores_are_lost_because_others_are_damaged(tmp_path, damaged):
     broken = tmp_path / damaged.replace("SECOND", second.stem)
     broken.write_bytes(broken.read_bytes()[:-40])
     before = {path: path.read_bytes() for path in tmp_path.rglob("*.npz")}
-    with pytest.raises(StoreError, match=r"scores of mlp .* are damaged; `bench run` makes them again"):
+    with pytest.raises(StoreError, match=r"scores of mlp .* are damaged; `python -m bench run` makes them again"):
         archive_scores(store)
     assert {path: path.read_bytes() for path in tmp_path.rglob("*.npz")} == before
 

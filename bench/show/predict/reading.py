@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from PIL import Image, ImageOps
 
 from bench.core.errors import UnusableImage
+from bench.core.files import reason
 from bench.show.predict.paper import FEWEST, Floats
 
 MAX_PIXELS = 50_000_000  # a telephone's largest photograph; decoded with transparency, 200 MB
@@ -60,10 +61,10 @@ def read(given: Given, name: str = "picture") -> Picture:
     except MemoryError as error:
         raise UnusableImage(f"{name}: too large for this machine's memory; make it smaller") from error
     except Exception as error:  # a damaged file can raise anything in a decoder
-        reason = " ".join(str(error).split()) or type(error).__name__
-        if "cannot identify image file" in reason:
-            reason = "it is neither PNG nor JPEG, or its beginning is damaged"
-        raise UnusableImage(f"{name}: cannot be read: {reason}; give a PNG or JPEG") from error
+        why = " ".join(reason(error).split())
+        if "cannot identify image file" in why:
+            why = "it is neither PNG nor JPEG, or its beginning is damaged"
+        raise UnusableImage(f"{name}: cannot be read: {why}; give a PNG or JPEG") from error
 
 
 def _decode(path: Path) -> Picture:
