@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from bench.posterior.network import Network
 
 CHAINS, THIN, WARMUP = 2, 4, 60  # of the simulated data sets
-SHAPES = {"digits": (64, 50), "14 x 14": (196, 32), "28 x 28": (784, 50)}  # inputs, hidden units
-ROWS, CLASSES, TOGETHER, LEAPFROGS, ROUNDS, THREADS = 1000, 10, 8, 50, 5, 2
+TASKS = ("digits", "mnist14-sd1", "mnist28")
+CLASSES, TOGETHER, LEAPFROGS, ROUNDS, THREADS = 10, 8, 50, 5, 2
 STEP = 1e-3  # small enough for each task that no proposal diverges: all libraries do the same work
 
 
@@ -96,18 +96,16 @@ def ranks(data_sets: int) -> None:
 
 def speed(python: str) -> None:
     """Print milliseconds a gradient of one chain of eight: the products alone, ours, and the peers'."""
+    from bench.posterior.tasks import load, task_named
+
     with TemporaryDirectory() as folder:
-        for name, (n_inputs, n_hidden) in SHAPES.items():
-            source = np.random.default_rng(0)
-            path = Path(folder, "task.npz")
-            n_parameters = n_hidden * (n_inputs + 1) + CLASSES * (n_hidden + 1)
-            np.savez(
-                path,
-                x=source.random((ROWS, n_inputs), np.float32),
-                y=source.integers(CLASSES, size=ROWS),
-                z=0.3 * source.standard_normal((TOGETHER, n_parameters), np.float32),
-                n_hidden=n_hidden,
-            )
+        path = Path(folder, "task.npz")
+        for name in TASKS:
+            task = task_named(name)
+            train = load(task).train
+            n_parameters = task.network(train.x.shape[1]).n_parameters
+            z = 0.3 * np.random.default_rng(0).standard_normal((TOGETHER, n_parameters), np.float32)
+            np.savez(path, x=train.x.numpy(), y=train.y.numpy(), z=z, n_hidden=task.n_hidden)
             found = {**_ours(path), **_peers(python, path)}
             print(f"{name}: " + ", ".join(f"{key} {value:.3f} ms" for key, value in found.items()), flush=True)
 
@@ -151,8 +149,9 @@ def _products_of(target: Target, z: Tensor) -> Callable[[], None]:
     """Return a task of nothing but the matrix products of some gradients at z [C, P]."""
     import torch
 
+    n_rows = len(target.x)
     lower, upper = (matrix.contiguous() for matrix, _ in target.network.weights(z).layers)
-    hidden, outputs = torch.empty(len(z), lower.shape[1], ROWS), torch.empty(len(z), CLASSES, ROWS)
+    hidden, outputs = torch.empty(len(z), lower.shape[1], n_rows), torch.empty(len(z), CLASSES, n_rows)
     lower_gradient, upper_gradient = torch.empty_like(lower), torch.empty_like(upper)
     rows, columns = target.x.expand(len(z), -1, -1), target.x.T.contiguous().expand(len(z), -1, -1)
 
