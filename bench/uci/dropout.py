@@ -30,7 +30,7 @@ Floats = npt.NDArray[np.float64]
 RATE = 0.001
 LENGTH_SCALE = 0.01  # l of the decay l^2 (1 - p) / (2 N tau)
 LARGEST = 1 << 28  # bytes of a stored state
-AT_ONCE = 4  # networks of a thread's piece of work
+AT_ONCE = 2  # networks of a thread's piece of work
 
 
 class Network(NamedTuple):

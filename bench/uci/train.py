@@ -214,11 +214,17 @@ class _Run:
             return [Setting(0.0, float(1 / one), 0.0) for one in noise]
         grid = [Setting(rate, tau) for rate in self._known.drop_rates for tau in self._known.taus]
         batch = self._trained("tuning", rows, [grid] * len(parts))
-        precision = np.array([[one.tau * sd**2] for sd in rows.sd for one in grid])
-        self._how.say(f"{self._stem}: validating {len(precision)} networks")
-        passes = batch.predict(rows.test, precision, self._how.passes, threads=self._how.threads)
-        likelihood = passes.log_density.mean(axis=(1, 2)).reshape(len(parts), len(grid))  # less log(sd) of each split
-        return [grid[int(one.argmax())] for one in likelihood]
+        found, said = [], time.monotonic()
+        for split, sd in enumerate(rows.sd):
+            own = range(split * len(grid), (split + 1) * len(grid))
+            precision = np.array([[one.tau * sd**2] for one in grid])
+            passes = batch.predict(rows.test, precision, self._how.passes, threads=self._how.threads, only=own)
+            likelihood = passes.log_density.mean(axis=(1, 2))  # log(sd) above that in the target's unit, for all alike
+            found.append(grid[int(likelihood.argmax())])
+            if time.monotonic() - said >= SAY_EVERY_S:
+                said = time.monotonic()
+                self._how.say(f"{self._stem}: {split + 1}/{len(parts)} splits validated")
+        return found
 
     def _trained(self, stage: str, rows: Prepared, settings: Sequence[Sequence[Setting]]) -> Batch:
         """Return the networks of a stage after all epochs: one for each setting of each split."""
