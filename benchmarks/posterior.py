@@ -129,7 +129,7 @@ def _ours(path: Path) -> dict[str, float]:
     from bench.posterior.network import Network
 
     torch.set_num_threads(THREADS)
-    task = np.load(path)
+    task = np.load(path, allow_pickle=False)
     x, y, z = (torch.from_numpy(task[name]) for name in "xyz")
     target = Target(Network(x.shape[1], int(task["n_hidden"]), CLASSES), x, y)
     walk = Walk(target, TOGETHER, 0)
@@ -183,7 +183,7 @@ def _potential(path: Path) -> tuple[Callable[[Any], Any], Any]:
     import jax
     import jax.numpy as jnp
 
-    task = np.load(path)
+    task = np.load(path, allow_pickle=False)
     x, y, n_hidden = jnp.asarray(task["x"]), jnp.asarray(task["y"]), int(task["n_hidden"])
     end = n_hidden * x.shape[1]
 

