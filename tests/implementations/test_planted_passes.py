@@ -220,7 +220,7 @@ def test_an_unchanged_copy_of_the_mixtures_pass_passes(planted):
 def test_in_a_layer(planted, monkeypatch, request):
     pytest.importorskip("pyro", reason="Pyro is not installed")
     from implementations._kernels import hidden_layer
-    from tests.implementations.test_hidden_layer_kernels import test_compiled_layer_is_the_plain_one_in_float64 as layer
+    from tests.implementations.test_weight_loops import test_compiled_layer_is_the_plain_one_in_float64 as layer
 
     monkeypatch.setattr(hidden_layer, "loops_for", lambda value, _: planted if value.element_size() == 4 else None)
     with nullcontext() if "nothing" in request.node.name else pytest.raises(AssertionError):

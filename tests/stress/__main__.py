@@ -25,8 +25,7 @@ from tests.stress.fuzz.stored import stored_targets
 from tests.stress.kills import kill_runs
 from tests.stress.planted import OUTCOMES, plant
 from tests.stress.processes import check_system
-from tests.stress.soak import soak
-from tests.stress.together import run_together
+from tests.stress.soak import run_together, soak
 
 MOST = 10_000_000
 KILLED = ("mlp", "toy_bbb")
