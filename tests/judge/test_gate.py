@@ -247,7 +247,7 @@ def test_junit_and_summary(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("option", "place", "message"),
     [
-        ("--junit", "file/x", "error: --junit .*x: cannot write .*; free space or choose another folder"),
+        ("--junit", "file/x", "error: --junit: cannot write .*; free space or choose another folder"),
         ("--junit", "", "error: --junit .* is a folder; give a file"),
         ("--summary", "file/x", "error: cannot write .*; give another --summary"),
         ("--summary", "", "error: cannot write .*; give another --summary"),
