@@ -20,7 +20,6 @@ from bench.core.toml import TomlTable, read_toml
 from bench.uci.data import facts
 
 HERE = Path(__file__).parent
-YARDSTICK = "bo2016x10"  # the author's run by whose spread over splits an unnamed error is recognised
 ENOUGH = 3  # values of a column from which the kind of its errors is recognised
 ErrorKind = Literal["se", "sd", "none", "unclear"]
 
@@ -139,14 +138,19 @@ def spread(run: str, name: str, metric: str) -> Spread | None:
 def kind_by_size(values: Iterable[Printed]) -> Literal["se", "sd"] | None:
     """Return whether a column's errors are as large as deviations over splits or as standard errors.
 
-    It is the median of log(error / sd) / log sqrt(n), with the sd of the author's run `YARDSTICK`: about 0 or about -1.
-    None for fewer than `ENOUGH` values.
+    It is the median of log(error / sd) / log sqrt(n) with the sd of an author's run: about 0 or about -1. Methods
+    differ in their sd, as the author's runs do, so a kind counts only if every run says it. None for fewer values than
+    `ENOUGH`.
     """
-    known = ((float(one.error or 0), spread(YARDSTICK, one.set, one.metric)) for one in values)
-    sizes = [math.log(e / its.sd) / math.log(math.sqrt(its.n)) for e, its in known if e > 0 and its is not None]
-    if len(sizes) < ENOUGH:
-        return None
-    return "sd" if statistics.median(sizes) > -0.5 else "se"
+    given = [(one, float(one.error)) for one in values if one.error and float(one.error) > 0]
+    kinds: set[Literal["se", "sd"]] = set()
+    for run in {run for run, _, _ in author()}:
+        known = ((error, spread(run, one.set, one.metric)) for one, error in given)
+        sizes = [math.log(e / its.sd) / math.log(math.sqrt(its.n)) for e, its in known if its is not None]
+        if len(sizes) < ENOUGH:
+            return None
+        kinds.add("sd" if statistics.median(sizes) > -0.5 else "se")
+    return kinds.pop() if len(kinds) == 1 else None
 
 
 def kind_by_splits(one: Printed, column: Column) -> str | None:

@@ -129,7 +129,8 @@ def _against_splits(column: Column, values: Sequence[Printed]) -> Iterator[tuple
         mean, passed = one.of(known.mean), spread(column.run, one.set, "rmse_other")
         of = f"{one.set} {one.quantity} {one.value}"
         if not prints_as(mean, one.value):
-            if one.metric == "rmse" and passed is not None and prints_as(passed.mean, one.value):
+            of_passes = column.run == "grid2018" and column.prediction == "mean"  # others have no number of one pass
+            if of_passes and one.metric == "rmse" and passed is not None and prints_as(passed.mean, one.value):
                 yield "one-pass", [f"{of}: the RMSE of one pass, {passed.mean:.4g}; that of the mean, {mean:.4g}"]
             else:
                 rule = "cut" if cuts_to(mean, one.value) else "other-number"
@@ -150,7 +151,7 @@ def _sizes(column: Column, values: Sequence[Printed]) -> Iterator[tuple[str, lis
     explained = {name: [one for one in known if _fits(one, name)] for name in ("summed", "standardised", "sign")}
     for name, ones in explained.items():
         applicable = [one for one in known if name == "standardised" or one.metric == "ll"]
-        is_so = len(ones) >= ENOUGH and 2 * len(ones) > len(applicable)
+        is_so = len({one.set for one in ones}) >= ENOUGH and 2 * len(ones) > len(applicable)
         texts = [f"{one.set} {one.quantity} {one.value}" for one in ones[:ENOUGH]]
         yield name, [f"fits {counted(len(ones), 'value')} that fit nothing else: {listed(texts)}"] if is_so else []
     if column.printed_as == "sum":

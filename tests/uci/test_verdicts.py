@@ -11,7 +11,7 @@ from scipy import stats
 from bench.judge.comparison import ALPHA, CANNOT_TELL, CONFIRMED, CONTRADICTED
 from bench.judge.stats.rule import NOT_RUN, TOO_FEW
 from bench.uci import verdicts
-from bench.uci.published import Printed, author, printed, spread, tables
+from bench.uci.published import Printed, author, cuts_to, printed, prints_as, spread, tables
 from bench.uci.verdicts import (
     MARGIN_SHARE,
     NOT_COMPARABLE,
@@ -178,3 +178,13 @@ def test_a_printed_value_in_words():
     assert "+- 0.01: se, cut," in found[COLUMN, "yacht", "ll"]
     assert "+- 0.00: sd / sqrt(20)," in found["gal2016t2.4000", "protein-tertiary-structure", "ll"]
     assert "no error, likelihood not stated, epochs not stated" in found["baselines.ten", "yacht", "nll"]
+
+
+def test_rounded_and_cut_digits():
+    assert prints_as(4.826, "4.83")
+    assert not prints_as(4.826, "4.82")
+    assert cuts_to(4.826, "4.82")
+    assert cuts_to(-2.9367, "-2.93")
+    assert not cuts_to(-2.9367, "-2.94")
+    assert prints_as(2.5, "2")
+    assert prints_as(2.5, "3")  # halves may go either way
