@@ -2,9 +2,9 @@
 
 Daxberger et al. 2021, arXiv 2106.14806, with the library laplace-torch: the generalised Gauss-Newton matrix in
 Kronecker factors, of the last layer with one prior precision, or of all layers with one for each parameter tensor. The
-precisions maximise the marginal likelihood. A draw w of the weights predicts f(x) + J(x) (w - w*), the network
-linearised at its weights w*: the library's predictive "glm", whose integral over the logits is here the mean of draws
-instead of the probit formula.
+precisions maximise the marginal likelihood; a task that asks for a weight decay has given it instead. A draw w of the
+weights predicts f(x) + J(x) (w - w*), the network linearised at its weights w*: the library's predictive "glm", whose
+integral over the logits is here the mean of draws instead of the probit formula.
 
 Objective (mean per training row, nats): the cross-entropy; the prior comes in afterwards.  Target: the posterior, to
 second order around the network.  Cost: one training, and a pass over the rows for the curvature; an answer is one pass,
@@ -68,18 +68,20 @@ class Curved(_methods.PlainNetworks):
         """Draw the first weights."""
         super().__init__(recipe, task, ctx)
         n_rows = len(train) if ctx.steps_per_epoch is None else ctx.steps_per_epoch * recipe.batch_size
-        self._drawn = recipe.weights
+        self._drawn, self._precision = recipe.weights, task.weight_decay * task.n_train
         self._rows = TensorDataset(train.x[:n_rows].cpu(), train.y[:n_rows].cpu())
 
     def posterior(self) -> Posterior:
         """Return the Gaussian around the network as it is now."""
         flat = self.weights()[0]
-        found = Laplace(_methods.module_of(self.layout, flat), "classification", self._drawn, "kron")
+        prior = {"prior_precision": self._precision} if self._precision else {}
+        found = Laplace(_methods.module_of(self.layout, flat), "classification", self._drawn, "kron", **prior)
         # With a generator of its own, the loader does not draw from the global one.
         found.fit(DataLoader(self._rows, ROWS_OF_CURVATURE, generator=torch.Generator()))
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", message="By default `link_approx` is `probit`")
-            found.optimize_prior_precision(pred_type="glm", method="marglik", prior_structure=PRIORS[self._drawn])
+        if not prior:
+            with warnings.catch_warnings():
+                warnings.filterwarnings("ignore", message="By default `link_approx` is `probit`")
+                found.optimize_prior_precision(pred_type="glm", method="marglik", prior_structure=PRIORS[self._drawn])
         named = {"network": flat, "prior": found.posterior_precision.deltas}
         for index, factors in enumerate(found.H_facs.kfacs):
             named |= {f"factors/{index}/{side}": factor for side, factor in enumerate(factors)}

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import torch
@@ -34,7 +34,9 @@ class Temperature(_methods.Method):
         """Train on the rows that are not held out; the trace holds the mean of the batch losses."""
         order = torch.randperm(len(train), generator=ctx.generator("held-out"))
         n_held = max(1, len(train) // _methods.HELD_OUT)
-        learner = Scaled(self, task, ctx, train.select(order[:n_held]))
+        share = 1 - n_held / len(train)  # of the rows, whose loss stands beside the whole of a prior
+        part = replace(task, weight_decay=task.weight_decay / share)
+        learner = Scaled(self, part, ctx, train.select(order[:n_held]))
         return _methods.learn(learner, self, train.select(order[n_held:]), ctx)
 
     def rebuild(self, arrays: Mapping[str, Tensor], task: Task, seed: int) -> Posterior:

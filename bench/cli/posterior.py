@@ -13,10 +13,10 @@ import numpy as np
 from bench.cli import FAILED, INCOMPLETE
 from bench.cli.options import existing_folder, given_folder, given_path, say, warn, whole
 from bench.core.errors import ConfigError, StoreError
-from bench.core.files import write_atomically
-from bench.core.project import OWN, usual_results
+from bench.core.files import is_there, write_atomically
+from bench.core.project import OWN, RESULTS, usual_results
 from bench.core.text import THREE, WHOLE, Digits, duration
-from bench.posterior.columns import Column, methods, train_all
+from bench.posterior.columns import Column, methods
 from bench.posterior.reference import (
     ACCEPTED,
     ALL,
@@ -102,16 +102,28 @@ def _posterior(given: argparse.Namespace) -> int:
 
 def run_group(arguments: argparse.Namespace) -> int:
     """Train the methods of a task for `run --group posterior-TASK`, with the options of `run`; print the table."""
+    from bench.posterior.training import expected, train_all  # here: to show what is stored does not need it
+
     if arguments.approaches or arguments.recipe or arguments.protocol or arguments.device != "cpu":
         raise ConfigError("--group posterior-TASK trains its own methods: give no approach, recipe, protocol or device")
-    column = _column(arguments.group.removeprefix("posterior-"), arguments)
-    found = train_all(column, [], _nothing if arguments.quiet else say)
+    name = arguments.group.removeprefix("posterior-")
+    column = Column.of(name, task_named(name), arguments.results, arguments.data_dir)
+    tell = _nothing if arguments.quiet else say
+    seconds, unknown = expected(column, arguments.seeds)
+    tell(f"{name}: {duration(seconds)} of CPU expected; no time is known of: {', '.join(unknown) or 'none'}")
+    found = train_all(column, [], tell, arguments.seeds)
     print(text(_distances(column, warn)))
-    return INCOMPLETE if any(one.why for one in found.values()) else 0
+    done = {key for key, one in found.items() if not one.why}
+    return 0 if all((one, seed) in done for one in methods() for seed in arguments.seeds) else INCOMPLETE
 
 
 def _column(name: str, given: argparse.Namespace) -> Column:
-    return Column.of(name, task_named(name), Path(given.results or usual_results(FOLDER)), given.data_dir)
+    """Return the column to read: the user's, or the one that comes with the suite."""
+    task = task_named(name)
+    column = Column.of(name, task, Path(given.results or OWN), given.data_dir)
+    if given.results or is_there(column.path):
+        return column
+    return Column.of(name, task, RESULTS, given.data_dir)
 
 
 def _distances(column: Column, tell: Callable[[str], None]) -> Table:

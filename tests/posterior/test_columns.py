@@ -10,12 +10,13 @@ import torch
 
 from bench.cli import USAGE
 from bench.cli.main import main
-from bench.core.errors import ConfigError
-from bench.interface import Split
+from bench.core.errors import ConfigError, Diverged, MissingFramework
+from bench.interface import Categorical, Split
 from bench.plan.registry import manifests
-from bench.posterior import columns, tasks
+from bench.posterior import columns, tasks, training
 from bench.posterior.columns import Column, Method
 from bench.show.tables.columns import columns_table
+from implementations import _methods
 from tests.close import close
 from tests.posterior.test_reference import made
 
@@ -43,22 +44,22 @@ def column(tmp_path):
 def trainings(column, monkeypatch):
     """Two methods, one of which needs nothing; return what is trained."""
     known = {"one": method(), "two": method(title="two", choices={"epochs": [1, 2]})}
-    monkeypatch.setattr(columns, "methods", lambda: known)
-    monkeypatch.setattr(columns, "SEEDS", range(2))
-    found, plain = [], columns.measured
+    for module in (columns, training):
+        monkeypatch.setattr(module, "methods", lambda: known)
+    found, plain = [], training.measured
 
     def counted(column, method, chosen, seed):
         found.append((method.title, seed))
         return plain(column, method, chosen, seed)
 
-    monkeypatch.setattr(columns, "measured", counted)
+    monkeypatch.setattr(training, "measured", counted)
     return found
 
 
 def test_a_method_trains_the_tasks_network_under_its_prior(column):
     """One step of Adam moves each weight by its rate against the sign of its gradient, the prior's part included."""
     given = method(values={"members": 1, "batch_size": N, "learning_rate": 1e-3})
-    start, end = (columns.fitted(column, given, {"epochs": n}, 3, column.data.train).arrays() for n in (0, 1))
+    start, end = (training.fitted(column, given, {"epochs": n}, 3, column.data.train).arrays() for n in (0, 1))
     flat = start["hidden1.weight"]
     assert flat.shape == (TASK.n_hidden, N_INPUTS)
     params = [value.clone().requires_grad_() for value in start.values()]
@@ -71,6 +72,26 @@ def test_a_method_trains_the_tasks_network_under_its_prior(column):
         torch.testing.assert_close(moved, -1e-3 * gradient.sign()[gradient.abs() > 1e-4], rtol=1e-4, atol=1.2e-7)
 
 
+@pytest.mark.parametrize("weights", ["last_layer", "all"])
+def test_laplace_keeps_the_tasks_prior(column, weights):
+    given = method(approach="laplace", values={"batch_size": N, "weights": weights})
+    kept = training.fitted(column, given, {"epochs": 2}, 0, column.data.train).arrays()["prior"]
+    assert kept.tolist() == [close(1 / 0.5**2)] * len(kept)
+
+
+def test_temperature_trains_its_part_of_the_rows_under_the_whole_prior(column, monkeypatch):
+    """Of 30 rows 28 are trained on: the mean loss of a row stands beside -log prior / 28."""
+    seen, plain = [], _methods.PlainNetworks.__init__
+
+    def spied(self, recipe, task, ctx, n_networks=1):
+        seen.append(task.weight_decay)
+        plain(self, recipe, task, ctx, n_networks)
+
+    monkeypatch.setattr(_methods.PlainNetworks, "__init__", spied)
+    training.fitted(column, method(approach="temperature", values={}), {"epochs": 1}, 0, column.data.train)
+    assert seen == [close(1 / (28 * 0.5**2))]
+
+
 def test_a_prior_of_its_own_is_kept_and_a_kl_may_count_more_often(column, monkeypatch):
     seen = []
 
@@ -81,9 +102,9 @@ def test_a_prior_of_its_own_is_kept_and_a_kl_may_count_more_often(column, monkey
         def fit(self, train, task, ctx):
             seen.append((self.prior_std, task.n_train, task.weight_decay, task.hidden, len(train)))
 
-    monkeypatch.setattr(columns, "load_class", lambda name: Spy)
+    monkeypatch.setattr(training, "load_class", lambda name: Spy)
     for changes in ({}, {"own_prior": True}, {"kl_weight": 10.0}):
-        columns.fitted(column, method(values={}, **changes), {}, 0, column.data.train)
+        training.fitted(column, method(values={}, **changes), {}, 0, column.data.train)
     assert seen == [(0.5, N, 0.0, (4,), N), (0.1, N, 0.0, (4,), N), (0.5, N // 10, 0.0, (4,), N)]
 
 
@@ -93,14 +114,23 @@ def test_held_out_rows_choose(column, monkeypatch):
 
     def fake(column, method, chosen, seed, train):
         fits.append((chosen["epochs"], seed, train.rows.tolist()))
+        if chosen["epochs"] == 4:
+            raise Diverged("loss is nan")
         return chosen["epochs"]
 
-    monkeypatch.setattr(columns, "fitted", fake)
-    nll = {1: 2.0, 2: 0.5, 3: 0.6}
-    monkeypatch.setattr(columns, "_nll", lambda posterior, method, split: nll[posterior] * len(split))
-    assert columns.best_of(column, method(choices={"epochs": [1, 2, 3]})) == {"epochs": 2}
-    kept = [row for row in range(N) if row % 5]
-    assert fits == [(epochs, 1000, kept) for epochs in (1, 2, 3)]
+    def nll(posterior, method, split):
+        judged.append(split.rows.tolist())
+        return {1: 2.0, 2: 0.5, 3: 0.6}[posterior]
+
+    judged = []
+    monkeypatch.setattr(training, "fitted", fake)
+    monkeypatch.setattr(training, "_nll", nll)
+    assert training.best_of(column, method(choices={"epochs": [4, 1, 2, 3]})) == {"epochs": 2}
+    kept, left_out = [row for row in range(N) if row % 5], [row for row in range(N) if row % 5 == 0]
+    assert fits == [(epochs, 1000, kept) for epochs in (4, 1, 2, 3)]
+    assert judged == [left_out] * 3
+    with pytest.raises(Diverged, match="all 2 choices"):
+        training.best_of(column, method(choices={"epochs": [4, 4]}))
 
 
 def test_every_combination_of_choices_is_tried():
@@ -109,20 +139,88 @@ def test_every_combination_of_choices_is_tried():
 
 def test_what_is_trained_is_trained_once_and_a_damaged_line_again(column, trainings):
     said = []
-    first = columns.train_all(column, [], said.append)
+    first = training.train_all(column, [], said.append, range(2))
     assert trainings == [("one", 0), ("one", 1), ("two", 0), ("two", 1)]
-    assert columns.train_all(column, [], said.append) == first
+    assert training.train_all(column, [], said.append, range(2)) == first
     assert len(trainings) == 4
     lines = column.path.read_bytes().splitlines()
     column.path.write_bytes(b"\n".join([lines[0].replace(b'"seed":0', b'"seed":7'), *lines[1:]]))
-    again = columns.train_all(column, [], said.append)
+    again = training.train_all(column, [], said.append, range(2))
     assert trainings[4:] == [("one", 0)]
     assert any("changed after it was written" in text for text in said)
     assert {key: one.metrics for key, one in again.items()} == {key: one.metrics for key, one in first.items()}
 
 
+def test_a_seed_that_diverges_leaves_the_choice_to_the_others_and_is_not_trained_again(column, trainings, monkeypatch):
+    plain, chosen = training.measured, []
+
+    def diverging(column, method, given, seed):
+        chosen.append((method.title, seed, given))
+        if seed == 0:
+            raise Diverged("loss is nan")
+        return plain(column, method, given, seed)
+
+    monkeypatch.setattr(training, "measured", diverging)
+    found = training.train_all(column, ["two"], lambda text: None, range(2))
+    assert found["two", 0].why == "loss is nan"
+    assert chosen[0][2] == chosen[1][2] == found["two", 0].chosen == found["two", 1].chosen != {}
+    again = training.train_all(column, ["two"], lambda text: None, range(3))
+    assert again.keys() == {("two", 0), ("two", 1), ("two", 2)}
+    assert [(seed, given) for _, seed, given in chosen[2:]] == [(2, chosen[0][2])]
+
+
+def test_a_missing_package_stops_its_method_alone_and_is_asked_again(column, trainings, monkeypatch):
+    plain, said = training.measured, []
+
+    def lacking(column, method, given, seed):
+        if method.title == "one":
+            raise MissingFramework("no torchbnn")
+        return plain(column, method, given, seed)
+
+    monkeypatch.setattr(training, "measured", lacking)
+    assert training.train_all(column, [], said.append, range(2)).keys() == {("two", 0), ("two", 1)}
+    assert said[0] == "one is not trained: no torchbnn"
+    monkeypatch.setattr(training, "measured", plain)
+    assert ("one", 1) in training.train_all(column, [], said.append, range(2))
+
+
+def test_predictions_that_are_no_numbers_and_matrices_that_cannot_be_inverted_have_diverged(column, monkeypatch):
+    class Bad:
+        n_draws, noise = 1, "none"
+
+        def predict(self, x, draws, rows):
+            return Categorical(torch.full((len(draws), len(x), 10), torch.nan))
+
+    with pytest.raises(Diverged, match="a prediction of digits is not a number"):
+        training.log_probabilities(Bad(), 0, column.data.sets["digits"])
+
+    @dataclasses.dataclass(frozen=True)
+    class Singular:
+        def fit(self, train, task, ctx):
+            torch.linalg.cholesky(torch.zeros(2, 2))
+
+    monkeypatch.setattr(training, "load_class", lambda name: Singular)
+    with pytest.raises(Diverged, match="linear algebra"):
+        training.fitted(column, method(values={}), {}, 0, column.data.train)
+
+
+def test_a_weight_of_the_kl_that_whole_rows_cannot_have_is_refused():
+    assert method(kl_weight=500.0).rows_for_kl(1000) == 2
+    with pytest.raises(ConfigError, match="give 500"):
+        method(kl_weight=469.0).rows_for_kl(1000)
+    assert all(one.rows_for_kl(1000) == close(1000 / one.kl_weight) for one in columns.methods().values())
+
+
+def test_the_time_of_what_is_missing_comes_from_what_was_trained(column, trainings, monkeypatch, tmp_path):
+    monkeypatch.setattr(training, "RESULTS", tmp_path / "shipped")
+    assert training.expected(column, range(2)) == (0.0, ["one", "two"])
+    (first, *others) = training.train_all(column, ["one"], lambda text: None, [0]).values()
+    assert not others
+    assert training.expected(column, range(3)) == (close(2 * first.seconds), ["two"])
+
+
 def test_another_reference_trains_again(column, trainings):
-    columns.train_all(column, ["one"], lambda text: None)
+    training.train_all(column, ["one"], lambda text: None, range(2))
     other = dataclasses.replace(
         column, reference=made({"digits": np.full((8, N, 10), 0.1, np.float16) + np.float16(0.01)})
     )
@@ -131,24 +229,32 @@ def test_another_reference_trains_again(column, trainings):
 
 def test_an_unknown_method_is_one_line(column):
     with pytest.raises(ConfigError, match="plane"):
-        columns.train_all(column, ["plane"], lambda text: None)
+        training.train_all(column, ["plane"], lambda text: None, range(2))
 
 
 def test_a_prior_by_layer_is_refused(tmp_path):
-    with pytest.raises(ConfigError, match=r"has a prior by layer \(0.3, 3.0\)"):
+    with pytest.raises(ConfigError, match="no single prior for all weights"):
         Column.of("mnist14-layers", tasks.all_tasks()["mnist14-layers"], tmp_path, None)
 
 
 def test_metrics_are_those_of_the_mean_prediction(column):
     probs = {name: np.full((2, N, 10), 0.1) for name in ("digits", "clothes")}
     probs["digits"][0, :, 0], probs["digits"][1, :, 0] = 0.19, 0.01  # mean .1, which a mean of logarithms is not
-    found = columns.quality(column.data, {name: np.log(value) for name, value in probs.items()})
+    found = training.quality(column.data, {name: np.log(value) for name, value in probs.items()})
     assert found["digits/nll"] == close(np.log(10))
     assert found["clothes/auroc predictive entropy"] == 0.5  # equal entropies
 
 
+def test_a_refused_reference_ranks_nothing_and_nothing_is_at_its_floor(column, trainings, monkeypatch):
+    found = training.train_all(column, [], lambda text: None, range(2))
+    monkeypatch.setattr("bench.show.tables.columns.refusals", lambda reference: ["R-hat is too large"])
+    table = columns_table(column, columns.methods(), found)
+    assert [row[1] for row in table.texts()[:-1]] == ["-", "-"]
+    assert "The reference is refused: R-hat is too large" in table.remarks
+
+
 def test_the_table_ranks_what_is_beyond_the_floor(column, trainings):
-    found = columns.train_all(column, [], lambda text: None)
+    found = training.train_all(column, [], lambda text: None, range(2))
     table = columns_table(column, columns.methods(), found)
     assert table.columns == ["method", "place", "digits", "clothes", "joint", "NLL", "AUROC"]
     *rows, last = table.texts()

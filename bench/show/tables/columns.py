@@ -8,13 +8,13 @@ from collections.abc import Mapping
 from bench.core.text import THREE, Digits
 from bench.judge.samples import MissingValue, Samples
 from bench.judge.stats.places import Rank, places
-from bench.posterior.columns import AUROC, NLL, SEEDS, Column, Method, Trained
+from bench.posterior.columns import AUROC, NLL, Column, Method, Trained
+from bench.posterior.compare import TIMES_FLOOR
 from bench.posterior.reference import JOINT, TOTAL_VARIATION, refusals
 from bench.posterior.tasks import DIGITS, SETS
 from bench.show.table import Entry, Measured, Missing, Number, Table
 
 RANKED = f"{DIGITS}/{TOTAL_VARIATION}"
-TIMES_FLOOR = 2.0
 NEAR, NOT_RANKED = "at the floor", "-"
 EXPLANATION = (
     "How far each method's predictive is from the reference posterior's: total variation, mean over the rows, from 0 "
@@ -33,9 +33,10 @@ def columns_table(column: Column, methods: Mapping[str, Method], found: Mapping[
     trained = {name for name, _ in found}
     numbers = {name: {key: _sample(found, name, key) for key in keys} for name in trained}
     floor = {name: values[TOTAL_VARIATION] for name, values in column.reference.floor.items()}
-    near = {name for name, one in numbers.items() if _mean(one[RANKED]) <= TIMES_FLOOR * floor[DIGITS]}
+    refused = refusals(column.reference)
+    near = {name for name, one in numbers.items() if not refused and _mean(one[RANKED]) <= TIMES_FLOOR * floor[DIGITS]}
     far = {name: one[RANKED].by_seed for name, one in numbers.items() if name not in near and one[RANKED].n}
-    ranked = {} if refusals(column.reference) else places(far, is_higher_better=False)
+    ranked = {} if refused else places(far, is_higher_better=False)
     order = sorted(trained, key=lambda name: _mean(numbers[name][RANKED]))
     rows: list[list[Entry]] = [
         [methods[name].title, _place(name, near, ranked), *(_entry(numbers[name][key]) for key in keys)]
@@ -50,10 +51,10 @@ def columns_table(column: Column, methods: Mapping[str, Method], found: Mapping[
         rows,
         [
             *_absent(methods, trained),
-            *(f"The reference is refused: {one}" for one in refusals(column.reference)),
+            *(f"The reference is refused: {one}" for one in refused),
             *_chosen(methods, found),
         ],
-        conditions=f"Seeds {SEEDS.start} to {SEEDS.stop - 1}; mean +- standard deviation (number of seeds).",
+        conditions="Mean +- standard deviation over training seeds (their number).",
     )
 
 
@@ -89,10 +90,6 @@ def _of_reference(column: Column, sets: list[str], floor: Mapping[str, float], n
 def _absent(methods: Mapping[str, Method], trained: set[str]) -> list[str]:
     names = [one.title for name, one in methods.items() if name not in trained]
     return [f"Not trained: {', '.join(names)}."] if names else []
-
-
-def _refused(column: Column) -> list[str]:
-    return [f"The reference is refused: {one}" for one in refusals(column.reference)]
 
 
 def _chosen(methods: Mapping[str, Method], found: Mapping[tuple[str, int], Trained]) -> list[str]:
