@@ -13,8 +13,8 @@ import numpy as np
 from bench.cli import FAILED, INCOMPLETE
 from bench.cli.options import existing_folder, given_folder, given_path, say, warn, whole
 from bench.core.errors import ConfigError, StoreError
-from bench.core.files import is_there, write_atomically
-from bench.core.project import OWN, RESULTS, usual_results
+from bench.core.files import write_atomically
+from bench.core.project import OWN
 from bench.core.text import THREE, WHOLE, Digits, duration
 from bench.posterior.columns import Column, methods
 from bench.posterior.reference import (
@@ -29,6 +29,8 @@ from bench.posterior.reference import (
     TOTAL_VARIATION,
     Reference,
     apart,
+    find,
+    folder_of,
     read,
     refusals,
 )
@@ -68,7 +70,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     text = "show how far trained methods are; `run --group posterior-TASK` trains them"
     parser.add_argument("--methods", metavar="TASK", help=text)
     parser.add_argument("--figure", type=given_path, metavar="FILE", help="draw the diagnostics of TASK, .svg or .png")
-    text = f"folder of the references (default: ./{OWN}; to read, the shipped ones if it has none)"
+    text = f"folder of the references (default: ./{OWN}; what it lacks is read from the shipped ones)"
     parser.add_argument("--results", type=given_folder, metavar="DIR", help=text)
     parser.add_argument("--data-dir", type=existing_folder, help="folder with the data sets, looked at first")
     parser.set_defaults(action=_posterior)
@@ -96,7 +98,7 @@ def _posterior(given: argparse.Namespace) -> int:
         return 0
     if tasks or given.all:
         return _make(given, tasks or all_tasks())
-    print(text(_listing(all_tasks(), _read_from(given))))
+    print(text(_listing(all_tasks(), given.results)))
     return 0
 
 
@@ -119,11 +121,8 @@ def run_group(arguments: argparse.Namespace) -> int:
 
 def _column(name: str, given: argparse.Namespace) -> Column:
     """Return the column to read: the user's, or the one that comes with the suite."""
-    task = task_named(name)
-    column = Column.of(name, task, Path(given.results or OWN), given.data_dir)
-    if given.results or is_there(column.path):
-        return column
-    return Column.of(name, task, RESULTS, given.data_dir)
+    results = given.results or folder_of(f"{name}-methods.jsonl").parent
+    return Column.of(name, task_named(name), results, given.data_dir)
 
 
 def _distances(column: Column, tell: Callable[[str], None]) -> Table:
@@ -134,26 +133,14 @@ def _nothing(text: str) -> None:
     """Say nothing."""
 
 
-def _read_from(given: argparse.Namespace) -> Path:
-    """Return the folder of the references to read."""
-    return Path(given.results or usual_results(FOLDER)) / FOLDER
-
-
-def _stored(folder: Path, name: str, task: Task) -> Reference:
-    found = read(folder, name, task)
-    if found is None:
-        raise ConfigError(f"task '{name}' has no reference in {folder}; make it: python -m bench posterior {name}")
-    return found
-
-
-def _listing(tasks: Mapping[str, Task], folder: Path) -> Table:
+def _listing(tasks: Mapping[str, Task], results: Path | None) -> Table:
     rows: list[list[Entry]] = []
     remarks = [f"{name}: {task.title}" for name, task in tasks.items()]
     for name, task in tasks.items():
         state: str = "not made"
         numbers: list[Entry] = [None] * (len(COLUMNS) - 3)
         try:
-            found = read(folder, name, task)
+            found = read(folder_of(f"{name}.json", results), name, task)
         except StoreError as error:
             state, found = "unusable", None
             remarks.append(f"{name} is unusable: {error}")
@@ -205,7 +192,7 @@ def _check(given: argparse.Namespace, task: Task) -> int:
     from bench.posterior.making import one_more_chain  # as above
 
     name = given.check
-    reference = _stored(_read_from(given), name, task)
+    reference = find(name, task, given.results)
     work = Path(given.results or OWN) / FOLDER
     new = Reference(reference.about, one_more_chain(name, task, given.seed, work, given.data_dir, _Progress(name)))
     found, spread = apart(new, [0], reference, EVERY), reference.spread()
@@ -226,7 +213,7 @@ def _draw(given: argparse.Namespace, tasks: Mapping[str, Task]) -> int:
     if len(tasks) != 1 or given.figure.suffix not in FORMATS:
         raise ConfigError(f"--figure needs one TASK and a file that ends with {' or '.join(FORMATS)}")
     ((name, task),) = tasks.items()
-    reference = _stored(_read_from(given), name, task)
+    reference = find(name, task, given.results)
     with style():
         write_atomically(given.figure, printed(drawn(name, reference), given.figure.suffix.removeprefix(".")))
     say(str(given.figure))

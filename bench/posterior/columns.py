@@ -17,10 +17,9 @@ import msgspec
 from bench.core.canonical import digest, unseal
 from bench.core.errors import ConfigError, StoreError
 from bench.core.files import is_there, read_file
-from bench.core.project import RESULTS
 from bench.core.records import Provenance
 from bench.core.toml import Text, TomlTable, read_toml
-from bench.posterior.reference import FOLDER, Reference, read
+from bench.posterior.reference import FOLDER, Reference, find
 from bench.posterior.tasks import Task, TaskData, load
 
 FILE = Path(__file__).with_name("methods.toml")
@@ -100,7 +99,7 @@ class Column:
 
         Raises:
             ConfigError: there is no reference, or the task's prior is not the same for all weights.
-            DataMissing, DataCorrupt, MissingFramework, StoreError: see `tasks.load` and `reference.read`.
+            DataMissing, DataCorrupt, MissingFramework, StoreError: see `tasks.load` and `reference.find`.
         """
         sds = {*task.weight_sds, *task.bias_sds}
         if len(sds) > 1:
@@ -108,9 +107,7 @@ class Column:
                 f"task '{name}' has no single prior for all weights and biases, which most methods need; "
                 "take digits or mnist14-sd1"
             )
-        reference = read(results / FOLDER, name, task) or read(RESULTS / FOLDER, name, task)
-        if reference is None:
-            raise ConfigError(f"task '{name}' has no reference in {results}; make it: python -m bench posterior {name}")
+        reference = find(name, task, results)
         path = results / FOLDER / f"{name}-methods.jsonl"
         return cls(name, task, load(task, data_dir), reference, path, sds.pop())
 

@@ -11,7 +11,6 @@ import pandas as pd
 from numpy.typing import ArrayLike
 
 from bench.core.errors import ConfigError, check_known
-from bench.core.project import usual_results
 from bench.interface import Split
 from bench.measure.given import as_array, log_probabilities
 from bench.posterior.distance import (
@@ -23,14 +22,13 @@ from bench.posterior.distance import (
 )
 from bench.posterior.reference import (
     AGREEMENT,
-    FOLDER,
     JOINT,
     LOG_LIKELIHOOD,
     TOTAL_VARIATION,
     WASSERSTEIN,
     Reference,
     between,
-    read,
+    find,
     refusals,
 )
 from bench.posterior.tasks import DIGITS, TEST, TaskData, load, task_named
@@ -73,7 +71,7 @@ def distance(
             dict with such arrays by set: digits, letters, clothes, noise, turned. For a regression, a dict of "mean"
             and "sd" of the target's normal in its own unit, [B], or [S, B] of S draws.
         task: its name; `python -m bench posterior` lists them.
-        results: folder with the references; by default ./results if it has any, or those that come with the suite.
+        results: folder with the references, by default ./results; what it lacks comes with the suite.
         data_dir: folder with the data sets, looked at first.
 
     Raises:
@@ -81,10 +79,7 @@ def distance(
         StoreError: the reference cannot be read.
     """
     definition = task_named(task)
-    folder = (usual_results(FOLDER) if results is None else Path(results)) / FOLDER
-    reference = read(folder, task, definition)
-    if reference is None:
-        raise ConfigError(f"task '{task}' has no reference in {folder}; make it: python -m bench posterior {task}")
+    reference = find(task, definition, None if results is None else Path(results))
     data = load(definition, None if data_dir is None else Path(data_dir))
     return pd.DataFrame(compared(reference, data, predictions), columns=Row._fields)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -87,7 +88,7 @@ def make(name: str, task: Task, folder: Path, data_dir: Path | None, tell: Tell)
     )
     reference = Reference(about, arrays)
     write(folder, name, reference)
-    shutil.rmtree(work, ignore_errors=True)
+    _remove(work)
     return reference
 
 
@@ -104,12 +105,18 @@ def one_more_chain(name: str, task: Task, seed: int, folder: Path, data_dir: Pat
     data, work = load(task, data_dir), _work(folder, f"check-{name}-{seed}", task)
     chains = _drawn(task, data, 1, seed, work, tell)
     found = predict(task.network(data.train.x.shape[1]), chains.draws, data).arrays
-    shutil.rmtree(work, ignore_errors=True)
+    _remove(work)
     return found
 
 
 def _work(folder: Path, name: str, task: Task) -> Path:
     return folder / UNFINISHED / f"{name}-{task.definition[:8]}"
+
+
+def _remove(work: Path) -> None:
+    shutil.rmtree(work, ignore_errors=True)
+    with contextlib.suppress(OSError):  # another task's draws are there
+        work.parent.rmdir()
 
 
 def _drawn(task: Task, data: TaskData, chains: int, seed: int, work: Path, tell: Tell) -> Chains:

@@ -17,8 +17,9 @@ import msgspec
 import numpy as np
 
 from bench.core.canonical import read_sealed, seal
-from bench.core.errors import StoreError
+from bench.core.errors import ConfigError, StoreError
 from bench.core.files import is_there, reason, write_atomically
+from bench.core.project import OWN, RESULTS
 from bench.core.records import Provenance
 from bench.core.row_scores import Scores
 from bench.core.score_files import BROKEN, packed, read_arrays, scores_hash
@@ -170,6 +171,25 @@ def write(folder: Path, name: str, reference: Reference) -> None:
     """Write a reference into RESULTS/posterior; the predictions first, so that a kill leaves no diagnostics without."""
     write_atomically(folder / f"{name}.npz", packed(reference.arrays), folder)
     write_atomically(folder / f"{name}.json", seal(reference.about), folder)
+
+
+def folder_of(file: str, results: Path | None = None) -> Path:
+    """Return the folder that has a file of the references: of `results` (None: ./results), or if it lacks it, ours."""
+    own, shipped = (root / FOLDER for root in (results or OWN, RESULTS))
+    return shipped if is_there(shipped / file) and not is_there(own / file) else own
+
+
+def find(name: str, task: Task, results: Path | None = None) -> Reference:
+    """Return a task's reference, from where `folder_of` finds it.
+
+    Raises:
+        ConfigError: there is none.
+        StoreError: see `read`.
+    """
+    folder = folder_of(f"{name}.json", results)
+    if (found := read(folder, name, task)) is None:
+        raise ConfigError(f"task '{name}' has no reference in {folder}; make it: python -m bench posterior {name}")
+    return found
 
 
 def read(folder: Path, name: str, task: Task) -> Reference | None:

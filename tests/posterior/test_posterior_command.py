@@ -68,7 +68,7 @@ def folder(file, tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(tasks, "FILE", file)
         assert main(["posterior", "tiny", "--results", str(results)]) == 0
-    assert sorted(path.name for path in (results / "posterior").rglob("*")) == ["tiny.json", "tiny.npz", "unfinished"]
+    assert sorted(path.name for path in (results / "posterior").rglob("*")) == ["tiny.json", "tiny.npz"]
     return results
 
 
@@ -127,7 +127,7 @@ def test_a_killed_run_goes_on(folder, tmp_path):
     found = making.make("tiny", task, tmp_path, None, lambda *each: told.append(each))
     assert {what for what, _, _ in told if "chains" in what} == {"chains of seed 1"}  # those of seed 0 were there
     assert found.about.arrays == known(folder).about.arrays
-    assert not list((tmp_path / "unfinished").iterdir())
+    assert not (tmp_path / "unfinished").exists()
 
 
 def test_a_reference_that_is_there_is_not_made_again(folder, capsys):
@@ -146,7 +146,12 @@ def test_tasks_are_listed_with_their_states(folder, tmp_path, capsys):
     assert f"TV {known(folder).floor['digits']['total variation']:.3g}"[:6] in printed
     assert main(["posterior", "--results", str(tmp_path)]) == 0
     assert "not made" in capsys.readouterr().out
-    (tmp_path / "posterior").mkdir()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(reference, "RESULTS", folder)
+        (tmp_path / "posterior" / "unfinished").mkdir(parents=True)
+        assert main(["posterior", "--results", str(tmp_path)]) == 0
+        assert main(["posterior", "tiny", "--figure", str(tmp_path / "x.svg"), "--results", str(tmp_path)]) == 0
+    assert "refused" in capsys.readouterr().out
     (tmp_path / "posterior" / "tiny.json").write_text("{}")
     assert main(["posterior", "--results", str(tmp_path)]) == 0
     assert "unusable" in capsys.readouterr().out
@@ -166,7 +171,7 @@ def test_a_new_chain_stands_beside_the_floor(folder, capsys, monkeypatch):
     times = float(line.split()[-3]) / spread
     assert code == (times > 2)
     assert "times as far as the eight chains" in printed
-    assert sorted(path.name for path in (folder / "posterior").rglob("*")) == ["tiny.json", "tiny.npz", "unfinished"]
+    assert sorted(path.name for path in (folder / "posterior").rglob("*")) == ["tiny.json", "tiny.npz"]
     far = {name: np.eye(10)[array[:1].argmin(-1)] for name, array in found.arrays.items() if name != "energies"}
     monkeypatch.setattr(making, "one_more_chain", lambda *_: far)
     assert main(["posterior", "--check", "tiny", "--results", str(folder)]) == 1

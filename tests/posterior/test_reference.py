@@ -243,7 +243,26 @@ def test_normals_that_cannot_be_used(given):
         compare.compared(regression(), data("test"), given)
 
 
+def test_an_own_folder_hides_no_shipped_reference(accepted, tmp_path, monkeypatch):
+    """It may hold draws or trained methods alone, or another task's reference."""
+    own, shipped = tmp_path / "own", tmp_path / "shipped"
+    monkeypatch.setattr(reference, "OWN", own)
+    monkeypatch.setattr(reference, "RESULTS", shipped)
+    reference.write(shipped / "posterior", "digits", accepted)
+    (own / "posterior" / "unfinished").mkdir(parents=True)
+    (own / "posterior" / "digits-methods.jsonl").touch()
+    reference.write(own / "posterior", "boston", accepted)
+    for results in (None, own):
+        assert reference.find("digits", TASK, results).about == accepted.about
+    mine = made({"digits": classes(0.02)})
+    reference.write(own / "posterior", "digits", mine)
+    assert reference.find("digits", TASK).about == mine.about
+    assert reference.folder_of("digits-methods.jsonl") == own / "posterior"
+    assert reference.folder_of("neither") == own / "posterior"
+
+
 def test_the_function_for_notebooks(accepted, tmp_path, monkeypatch):
+    monkeypatch.setattr(reference, "RESULTS", tmp_path / "shipped")
     with pytest.raises(ConfigError, match=r"has no reference in .*python -m bench posterior digits"):
         bench.distance(np.zeros((ROWS, 10)), "digits", tmp_path)
     with pytest.raises(ConfigError, match="unknown task 'nothing'"):
