@@ -23,6 +23,7 @@ def apply_rules(case: Case, training: Training | None = None) -> dict[str, Seen]
     """Return what each rule sees, in the order of the report."""
     objective = case.objective
     broadcast = objective.broadcast or (rows.check(objective, case.draws) if objective.is_divisible else "")
+    broadcast = broadcast or rows.pairs_all(objective, case.draws)
     before = objective.first_loss()
     data = likelihood.data_weight(objective, case.draws) if case.has_nll else None
     slope = gradients.detached(objective, data)

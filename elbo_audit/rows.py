@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from elbo_audit.errors import AuditError
 from elbo_audit.factors import Array, Gradient
 from elbo_audit.least_squares import common
-from elbo_audit.objective import Batch, Objective, length
+from elbo_audit.objective import ROUNDINGS, Batch, Objective, length
 from elbo_audit.streams import generator
 
 SURE = 4.0  # standard errors by which noise of single rows may separate a batch from its halves
@@ -22,9 +22,14 @@ SAME = 1e-4  # of the gradients' differences: one weight that leaves less is tha
 GROWS = 0.05  # of a gradient: less cannot move the KL's weight by more than its tolerance
 MORE = 4  # times the draws, if noise may hide that a gradient grows
 NUMBERS = 20_000  # elements of a gradient that are compared: a large network's draws would not fit into memory
+SEEN = 10  # in units of rounding: how far two rows must pull the loss apart, to see whether it pairs them
 BROADCAST = (
     "nll= of a batch is twice that of its halves together: it grows with the square of the rows, as where predictions "
     "[B, 1] meet targets [B], which broadcast to B x B terms; give both one shape"
+)
+PAIRS_ALL = (
+    "two rows of a batch may swap the second part, their targets, and the loss stays the same: it pairs all rows with "
+    "all targets, as where predictions [B, 1] meet targets [B], which broadcast to B x B terms; give both one shape"
 )
 
 
@@ -60,6 +65,37 @@ def check(objective: Objective, draws: int) -> str:
     n = objective.batch_size
     squares = ((n // 2) ** 2 + (n - n // 2) ** 2) / n**2
     return BROADCAST if abs(ratio - squares) <= NEAR * squares else ""
+
+
+def pairs_all(objective: Objective, draws: int) -> str:
+    """Return how rows broadcast in the loss; '' if they do not, or if it cannot be seen.
+
+    If row i has the input x_i and the target y_i, a loss that is a sum or a mean over the rows changes, where two rows
+    swap their targets, by g(0, 0) + g(1, 1) - g(0, 1) - g(1, 0), for g(i, j) the term of x_i and y_j: this is what
+    tells x from y at all. The loss of a batch that repeats x_i and y_j shows each g without a swap.
+    """
+    batch, n = objective.batches[0], objective.batch_size
+    targets = objective.numbers(batch[1]) if len(batch) > 1 else None
+    if targets is None or len(targets) != n or objective.numbers(batch[0]) is None:
+        return ""
+    other = next((k for k in range(1, n) if not np.array_equal(targets[k], targets[0])), 0)
+    swapped = [other, *range(1, other), 0, *range(other + 1, n)]
+
+    def loss(xs: Sequence[int], ys: Sequence[int], draw: int) -> float:
+        return objective.loss((objective.take(batch, xs)[0], objective.take(batch, ys)[1], *batch[2:]), draw)
+
+    try:
+        for draw in range(draws if other else 0):
+            plain = loss(range(n), range(n), draw)
+            rounding = ROUNDINGS * objective.epsilon * abs(plain)
+            if abs(loss(range(n), swapped, draw) - plain) > rounding:
+                return ""
+            cross = sum((1 if i == j else -1) * loss([i] * n, [j] * n, draw) for i in (0, other) for j in (0, other))
+            if abs(cross) / n <= SEEN * rounding:
+                return ""
+    except AuditError:  # not finite
+        return ""
+    return PAIRS_ALL if other else ""
 
 
 def _whole_and_halves(objective: Objective, index: int, draw: int) -> tuple[float, float]:

@@ -9,6 +9,8 @@ from torch.nn import functional
 
 import elbo_audit
 from elbo_audit.errors import AuditError
+from elbo_audit.rows import pairs_all
+from elbo_audit.torch_objective import TorchObjective
 from tests.elbo_audit.models import BATCH, N_TRAIN, PRIOR, STEPS, Model, Single, audit, batches, outcomes
 
 
@@ -71,6 +73,36 @@ def test_rows_that_broadcast_fail_though_nll_repeats_the_mistake(model, wrong):
     assert "broadcast to B x B terms" in report.of("wrong-likelihood").detail
     assert report.of("wrong-likelihood").advice.cause == "rows"
     assert outcomes(report)["kl-scale"] == "not measured"
+
+
+BROADCASTS = [
+    lambda f, y: ((f - y[:, 0]) ** 2).mean() / 2,  # [B, 1] and [B]
+    lambda f, y: -Normal(f[:, 0], 1.0).log_prob(y).mean(1).sum(),  # [B] and [B, 1]
+    lambda f, y: (f.expand(3, -1, 1) - y[:, 0]).square().mean(0).sum() / 2,  # three draws [3, B, 1] and [B]
+]
+PAIRED = [
+    lambda f, y: ((f - y) ** 2).mean() / 2,
+    lambda f, y: -Normal(0 * f + 1, 1.0).log_prob(y).sum(),  # no row's prediction depends on x
+    lambda f, y: -Normal(f + torch.randn(f.shape), 1.0).log_prob(y).sum(),  # each row has noise of its own
+    lambda f, y: -Normal(f, 1.0).log_prob(torch.zeros_like(y)).sum(),  # every row has one target
+    lambda f, y: -Normal(0.0, functional.softplus(f)).log_prob(y).sum(),  # of x, the standard deviation alone
+    lambda f, y: functional.binary_cross_entropy_with_logits(f, (y > 9).float(), reduction="sum"),
+]
+
+
+@pytest.mark.parametrize("has_nll", [True, False])
+@pytest.mark.parametrize("wrong", BROADCASTS)
+def test_rows_that_broadcast_in_the_loss_alone_fail(model, wrong, has_nll):
+    report = audit(model, lambda x, y: wrong(model(x), y) + model.kl() / STEPS, nll=model.nll if has_nll else None)
+    assert "two rows of a batch may swap" in report.of("wrong-likelihood").detail
+    assert report.of("wrong-likelihood").advice.cause == "rows"
+    assert outcomes(report)["kl-scale"] == "not measured"
+
+
+@pytest.mark.parametrize("right", PAIRED)
+def test_a_loss_that_pairs_each_row_with_its_target_does_not_broadcast(model, right):
+    objective = TorchObjective(lambda x, y: right(model(x), y), model.named_parameters(), batches())
+    assert pairs_all(objective, 8) == ""
 
 
 @pytest.mark.parametrize("shape", [(12, 50, 8), (50, 12, 8)])
