@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from elbo_audit.findings import Advice, Seen
+from elbo_audit.findings import Advice, FindingOutcome, Seen
 from elbo_audit.kl_weight import KlWeight, TensorWeight, is_entropy_turned, is_missing
 from elbo_audit.likelihood import DataWeight
 from elbo_audit.no_nll import counts_rows, seen_at_zero
@@ -74,8 +74,21 @@ def _at_zero(case: Case, why: str, is_sum: bool) -> dict[str, Seen]:
     found = measure(few, data)
     if found.missed or found.by_batch:
         return unseen
-    weight, absent = found.per_epoch, is_missing(found.per_epoch) and bool(found.tensors)
     of = "; ".join(group.name for group in few.trained)
+    if data.rest == "labels":
+        scale, sign = _scale_and_sign(few, found, data)
+        beside = f"beside an NLL that counts {data.weight:.4g} times, as the losses of all labels show"
+        scale = scale._replace(detail=f"{scale.detail}, {beside}")
+        rules = zip(RULES, (scale, sign, judge_prior(few, found)), strict=True)
+        if len(few.trained) == len(case.trained):
+            return dict(rules)
+        part = f"seen for inputs of zero, of {of} alone; give nll= for the others"
+        unjudged: dict[FindingOutcome, FindingOutcome] = {"passes": "not measured"}
+        return {
+            rule: seen._replace(outcome=unjudged.get(seen.outcome, seen.outcome), detail=f"{seen.detail}; {part}")
+            for rule, seen in rules
+        }
+    weight, absent = found.per_epoch, is_missing(found.per_epoch) and bool(found.tensors)
     assumed = f"if the loss {'sums' if is_sum else 'averages'} the rows' NLL"
     shown = f"for inputs of zero, that of {of} counts {in_words(weight)} {assumed}; give nll= to measure it"
     measured = {"of inputs of zero": weight.value}

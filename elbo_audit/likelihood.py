@@ -25,11 +25,14 @@ NOISY = 1e-5  # of the gradients: a smaller change from draw to draw is rounding
 UNLIKE = 0.1  # weights of batches that differ by less count their rows alike
 ANOTHER = Advice("likelihood", "likelihood")  # no factor of the KL mends it
 
-Rest = Literal["proportional", "shares", "other noise", "other likelihood", "unlike batches", "rounding", "zero inputs"]
+Rest = Literal[
+    "proportional", "shares", "other noise", "other likelihood", "unlike batches", "rounding", "assumed", "labels"
+]
 """What a loss holds besides a NLL + constant. `proportional`: nothing. `shares`: a term that differs between batches by
 a factor only, such as a KL that is re-weighted over batches. `other noise`: noise that averages out over draws. `other
 likelihood`: a term that does not. `unlike batches`: nothing, but each batch has a weight of its own. `rounding`: the
-losses of the batches differ too little to tell. `zero inputs`: without an NLL, the weight is assumed."""
+losses of the batches differ too little to tell. `assumed`, `labels`: without an NLL, for inputs of zero; the weight
+is assumed, or comes from the losses of all labels of a row."""
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,8 @@
 
 The data part of a sum over the rows doubles with the rows, and the KL does not. In a mean, or beside a KL that grows
 with the rows, nothing differs. But inputs of zero reach no weight that only multiplies them, such as those of the first
-layer: its gradient is then that of the KL alone, whatever the loss is.
+layer: its gradient is then that of the KL alone, whatever the loss is. How often the likelihood counts beside it is
+assumed, unless the labels show it.
 """
 
 from __future__ import annotations
@@ -10,13 +11,19 @@ from __future__ import annotations
 import operator
 from dataclasses import replace
 
+import numpy as np
+
 from elbo_audit.errors import AuditError
-from elbo_audit.factors import Gradient
+from elbo_audit.factors import Array, Gradient
 from elbo_audit.gradients import same
 from elbo_audit.likelihood import DataWeight
 from elbo_audit.objective import Batch, Case, Objective
 
 SMALL = 4  # numbers of mean and of sigma: fewer show no KL
+ROWS, LABELS = 24, 32  # whose losses show the likelihood's weight: at most so many rows, each with so many labels
+STEPS = 20  # of Newton's method
+UNLIKE = 1e-3  # nats: where entropies of rows differ by less, a score that is no likelihood looks like one
+SURE = 0.01  # of the likelihood's weight: its largest error
 
 
 def counts_rows(objective: Objective) -> bool:
@@ -55,5 +62,46 @@ def seen_at_zero(case: Case, is_sum: bool) -> tuple[Case, DataWeight] | None:
         for group in case.trained
         if not group.may_be_layer and group.std().size >= SMALL and group.means | group.scales <= silent
     ]
-    weight = 1.0 if is_sum else 1 / objective.batch_size
-    return (replace(case, groups=groups), DataWeight(weight, 0.0, "zero inputs", 0.0)) if groups else None
+    if not groups:
+        return None
+    shown, share = by_labels(objective), 1.0 if is_sum else 1 / objective.batch_size
+    weight, error = (share * part for part in shown or (1.0, 0.0))
+    return replace(case, groups=groups), DataWeight(weight, 0.0, "labels" if shown else "assumed", error)
+
+
+def by_labels(objective: Objective) -> tuple[float, float] | None:
+    """Return how often the loss of one row counts -log p(label | x), and its error; None if the labels do not tell.
+
+    The probabilities of all labels of a row sum to 1. So F = -a log sum exp(-loss / a) over the labels is the KL, which
+    all rows share, if a is this weight. dF / da is minus the entropy of the labels: rows of unlike entropies tell a.
+    """
+    batches, n = objective.batches, objective.batch_size
+    columns = [objective.numbers(batch[1]) for batch in batches]
+    known = [column.ravel() for column in columns if column is not None and column.size == n]
+    where = {float(label): (k, row) for k, column in enumerate(known) for row, label in enumerate(column)}
+    if len(known) < len(batches) or not 2 <= len(where) <= LABELS or set(where) != set(range(len(where))):
+        return None
+    labels = [objective.take(batches[k], [row])[1] for _, (k, row) in sorted(where.items())]
+    try:
+        rows = [objective.take(batches[0], [row]) for row in range(min(n, ROWS))]
+        losses = np.array([[objective.loss((x, label, *rest), 0) for label in labels] for x, _, *rest in rows])
+    except Exception:  # noqa: BLE001 - what a user's function raises for a single row
+        return None
+    low = losses.min(1, keepdims=True)
+
+    def free(weight: float) -> tuple[Array, Array]:
+        """Return F and the entropy of each row, both less their mean over the rows."""
+        powers = np.exp((low - losses) / weight)
+        sums = powers.sum(1)
+        energy = low[:, 0] - weight * np.log(sums)
+        entropy = ((powers * losses).sum(1) / sums - energy) / weight
+        return energy - energy.mean(), entropy - entropy.mean()
+
+    weight = min(np.ptp(losses) * np.geomspace(1e-3, 10, 100), key=lambda each: float(np.square(free(each)[0]).sum()))
+    for _ in range(STEPS):
+        energy, entropy = free(weight)
+        weight = max(weight + float(energy @ entropy) / max(float(entropy @ entropy), 1e-300), weight / 2)
+    energy, entropy = free(weight)
+    spread = float(entropy.std())
+    error = float(energy.std()) / max(spread, 1e-300)
+    return (weight, error) if spread > UNLIKE and error <= SURE * weight else None

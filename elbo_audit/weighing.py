@@ -216,7 +216,7 @@ def _without_data(objective: Objective, data: DataWeight | None, draw: int) -> G
     batch = objective.batches[index]
     if data is None:
         return _finite(without_rows(objective, batch, draw))
-    if data.rest == "zero inputs":
+    if data.rest in ("assumed", "labels"):
         return _finite(of_zero_inputs(objective, batch, draw))
     whole, own = objective.loss_gradient(batch, draw), objective.nll_gradient(batch, draw)
     return _finite({name: whole[name] - data.of(index) * own[name] for name in whole})

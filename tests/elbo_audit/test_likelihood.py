@@ -5,11 +5,12 @@ import math
 import pytest
 import torch
 from torch import nn
+from torch.nn import functional
 
 import elbo_audit
 from elbo_audit.errors import AuditError
 from elbo_audit.predictions import repeats
-from tests.elbo_audit.models import BATCH, N_TRAIN, PRIOR, STEPS, Single, audit, batches, outcomes
+from tests.elbo_audit.models import BATCH, N_TRAIN, PRIOR, STEPS, Linear, Single, audit, batches, outcomes
 
 
 @pytest.mark.parametrize(
@@ -143,6 +144,78 @@ def test_a_kl_that_differs_between_batches_is_no_other_likelihood(unlike):
         return net.nll(x, y) + (1 + unlike * torch.tanh(x.sum())) * net.analytic() / STEPS
 
     assert audit(net, loss, nll=net.nll).of("wrong-likelihood").outcome != "fails"
+
+
+LABELLED = [(x, (2 * y[:, 0]).round().long().clamp(-2, 2) + 2) for x, y in batches()]  # five classes
+YES_OR_NO = [(x, (y > 0).float()) for x, y in batches()]  # [B, 1], as binary cross-entropy has them
+CLASSIFIER = nn.ModuleList([Linear(7, 5, 0), Linear(5, 5, 1)])
+WEIGHTS = 7 * 5 + 5 * 5
+
+
+def logits(x, bias=0.3):  # without it, inputs of zero reach no weight
+    return torch.tanh(x @ CLASSIFIER[0].draw() + bias) @ CLASSIFIER[1].draw()
+
+
+def mean_of(x, y):
+    return functional.cross_entropy(logits(x), y)
+
+
+def noisy(x, y):
+    return functional.cross_entropy(logits(x, 0.1 * torch.randn(len(x), 5)), y)  # each row has noise of its own
+
+
+def binary(x, y):
+    return functional.binary_cross_entropy_with_logits(logits(x)[:, :1], y)
+
+
+def unbiased(x, y):
+    return functional.cross_entropy(logits(x, 0.0), y)
+
+
+def without_nll(data, times):
+    """Return the audit of a mean over the rows beside a KL, to a prior of 2, that counts so often in a step."""
+    return elbo_audit.audit_torch(
+        lambda x, y: data(x, y) + times * sum(layer.kl() for layer in CLASSIFIER),
+        CLASSIFIER.named_parameters(),
+        YES_OR_NO if data is binary else LABELLED,
+        N_TRAIN,
+        prior_std=PRIOR,
+    )
+
+
+@pytest.mark.parametrize("data", [mean_of, noisy, binary, unbiased, lambda x, y: 500 * mean_of(x, y)])
+@pytest.mark.parametrize(  # of an ELBO's KL; the third is a tenth of the mean over the weights
+    ("times", "words"), [(1.0, "NLL"), (N_TRAIN, "N is forgotten"), (0.1 * N_TRAIN / WEIGHTS, "by 0.01"), (0.2, "by 5")]
+)
+def test_the_losses_of_all_labels_show_how_often_a_mean_counts_the_likelihood(data, times, words):
+    share = 1 if data in (mean_of, noisy, binary, unbiased) else 500  # N is forgotten of a mean, not of 500 of them
+    report = without_nll(data, share * times / N_TRAIN)
+    found = report.of("kl-scale")
+    assert report.ok is (times == 1.0), str(report)
+    few = "passes" if data is unbiased else "not measured"  # of the first layer alone
+    assert found.outcome == (few if times == 1.0 else "fails")
+    assert words in found.detail or share == 500
+    # tolerance: the largest error of the likelihood's weight, a hundredth
+    assert found.measured["kl_per_epoch"] == pytest.approx(times, rel=0.01)
+
+
+@pytest.mark.parametrize(
+    "score",  # none is a likelihood of one draw, up to a factor
+    [
+        lambda f, y: functional.cross_entropy(f, y, label_smoothing=0.1),
+        lambda f, y: (f.softmax(1) - functional.one_hot(y, 5)).square().sum(1).mean(),
+        lambda f, y: functional.mse_loss(f[:, 0], y.float()),
+        functional.multi_margin_loss,
+        lambda f, y: functional.cross_entropy(f, torch.where(y == 2, -100, y)),
+    ],
+    ids=["label smoothing", "Brier", "squares of integers", "margin", "a label is ignored"],
+)
+@pytest.mark.parametrize("times", [1 / N_TRAIN, 1.0])
+def test_the_losses_of_the_labels_of_no_likelihood_show_nothing(score, times):
+    report = without_nll(lambda x, y: score(logits(x), y), times)
+    assert report.ok
+    assert not report.judged
+    assert "of all labels" not in str(report)
 
 
 def test_the_averages():
