@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from elbo_audit import gradients, kl, likelihood, rows, sigma
-from elbo_audit.factors import Group
+from elbo_audit.factors import Group, same_ratio
 from elbo_audit.findings import Advice, Finding, Seen
 from elbo_audit.lines import line_of_kl
 from elbo_audit.objective import Case, Objective
@@ -15,7 +15,6 @@ from elbo_audit.report import ElboReport
 from elbo_audit.sigma import Training
 
 DRAWS = 8  # number of seeds to average a sampled KL over
-SAME_NOISE = 1e-3  # of the largest product of two gradients: float32 leaves less than this of equal ones
 
 
 @np.errstate(all="ignore")  # a gradient that is no number stays none, and is judged as not measured
@@ -88,9 +87,7 @@ def _has_fixed_noise(objective: Objective, group: Group) -> bool:
     mean, other_mean, scale, other_scale = (
         slopes[0][name] - slopes[at][name] for name in (means[0], scales[0]) for at in (1, 2)
     )
-    products = scale * other_mean, other_scale * mean
-    largest = float(np.abs(products).max())
-    return largest > 0 and float(np.abs(products[0] - products[1]).max()) <= SAME_NOISE * largest
+    return same_ratio((mean, scale), (other_mean, other_scale))
 
 
 def report(seen: Mapping[str, Seen]) -> ElboReport:

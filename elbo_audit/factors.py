@@ -12,6 +12,8 @@ from numpy.typing import NDArray
 
 from elbo_audit.errors import AuditError, unknown_name
 
+SAME_RATIO = 1e-3  # of the largest product of two gradients: float32 leaves less than this of equal ones
+
 Array = NDArray[np.float64]
 Gradient = dict[str, Array]  # by the parameter's name
 
@@ -100,6 +102,13 @@ def total(gradients: list[Gradient]) -> Gradient:
         for name, part in gradient.items():
             found[name] = found[name] + part if name in found else part
     return found
+
+
+def same_ratio(one: tuple[Array, Array], other: tuple[Array, Array]) -> bool:
+    """Return whether two pairs of arrays of one shape have the same ratio, number by number, and are not all zero."""
+    products = one[0] * other[1], one[1] * other[0]
+    largest = float(max(np.abs(product).max() for product in products))
+    return largest > 0 and float(np.abs(products[0] - products[1]).max()) <= SAME_RATIO * largest
 
 
 def norm(values: Array) -> float:

@@ -194,14 +194,19 @@ def _is_above(objective: Objective, name: str, prior: Sequence[str], factors: Se
 
 def _before_and_after(objective: Objective, moved: Sequence[str]) -> list[Gradient]:
     """Return the loss's gradients before and after some parameters are moved a little."""
-    source, batch = generator("nudges"), objective.batches[0]
-    shifts = {}
-    for name in moved:
+    batch = objective.batches[0]
+    before = objective.loss_gradient(batch, 0)
+    return [before, objective.seen_near(nudges(objective, moved), lambda: objective.loss_gradient(batch, 0))]
+
+
+def nudges(objective: Objective, names: Sequence[str]) -> Gradient:
+    """Return small random shifts of parameters."""
+    source, shifts = generator("nudges"), {}
+    for name in names:
         value = objective.value(name)
         size = value if value.any() else np.ones_like(value)
         shifts[name] = NUDGE * size * source.uniform(-1, 1, value.shape)
-    before = objective.loss_gradient(batch, 0)
-    return [before, objective.seen_near(shifts, lambda: objective.loss_gradient(batch, 0))]
+    return shifts
 
 
 def same(gradients: Sequence[Gradient], name: str) -> bool:

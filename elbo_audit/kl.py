@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from elbo_audit.findings import Advice, FindingOutcome, Seen
 from elbo_audit.kl_weight import KlWeight, TensorWeight, is_entropy_turned, is_missing
 from elbo_audit.likelihood import DataWeight
+from elbo_audit.names import drawn_without_kl
 from elbo_audit.no_nll import counts_rows, seen_at_zero
 from elbo_audit.objective import Case, NotFinite
 from elbo_audit.own_kl import measure_own_kl
@@ -57,15 +58,20 @@ def judge(case: Case, data: DataWeight | None, has_slopes: bool) -> dict[str, Se
         failed = Seen("fails", f"another KL: {hidden}; no factor mends it", advised=True, advice=Advice("another KL"))
         return {"kl-scale": failed if another else seen, "kl-sign": seen, "variance-as-std": seen}
     scale, sign = _scale_and_sign(case, found, data)
+    if scale.outcome == "passes" and data and (names := drawn_without_kl(case, data)):
+        text = f"the KL of {'; '.join(names)} is missing: the gradients show mean and sigma of random weights"
+        add = dict.fromkeys(names, data.weight * case.objective.batch_size / case.n_train)
+        missing = Advice("missing", "KL", {}, add)
+        scale = Seen("fails", f"{text} that the data alone move; add it; {scale.detail}", {}, True, missing)
     return dict(zip(RULES, (_with_notes(case, found, scale), sign, judge_prior(case, found)), strict=True))
 
 
 def _at_zero(case: Case, why: str, is_sum: bool) -> dict[str, Seen]:
     """Judge the KL of the weights that inputs of zero do not reach, where no nll= shows how the data weigh.
 
-    The likelihood is assumed to count once. A right loss may weigh it otherwise: a mean of squares weighs it by twice
-    the noise's variance. So only no KL fails, and one that counts as often as an epoch has batches (M), or a batch has
-    rows (B): then the KL is divided by the wrong one of N, M and B, or by none.
+    Unless labels show how often the likelihood counts, once is assumed. A right loss may weigh it otherwise: a mean of
+    squares weighs it by twice the noise's variance. So only no KL fails, and one that counts as often as an epoch has
+    batches (M), or a batch has rows (B): then the KL is divided by the wrong one of N, M and B, or by none.
     """
     unseen = dict.fromkeys(RULES, Seen("not measured", why))
     if case.has_kl or (part := seen_at_zero(case, is_sum)) is None:
@@ -82,10 +88,10 @@ def _at_zero(case: Case, why: str, is_sum: bool) -> dict[str, Seen]:
         rules = zip(RULES, (scale, sign, judge_prior(few, found)), strict=True)
         if len(few.trained) == len(case.trained):
             return dict(rules)
-        part = f"seen for inputs of zero, of {of} alone; give nll= for the others"
+        shown = f"seen for inputs of zero, of {of} alone; give nll= for the others"
         unjudged: dict[FindingOutcome, FindingOutcome] = {"passes": "not measured"}
         return {
-            rule: seen._replace(outcome=unjudged.get(seen.outcome, seen.outcome), detail=f"{seen.detail}; {part}")
+            rule: seen._replace(outcome=unjudged.get(seen.outcome, seen.outcome), detail=f"{seen.detail}; {shown}")
             for rule, seen in rules
         }
     weight, absent = found.per_epoch, is_missing(found.per_epoch) and bool(found.tensors)

@@ -1,12 +1,20 @@
-"""Pair the parameters by name: which are mean and standard deviation of the same weights?"""
+"""Which parameters are mean and standard deviation of the same weights? By their names, or by their gradients."""
 
 from __future__ import annotations
 
+import itertools
+import math
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence, Sized
 
-from elbo_audit.factors import Array, Factor, Gaussian
+from elbo_audit.factors import Array, Factor, Gaussian, norm, same_ratio
+from elbo_audit.gradients import nudges
+from elbo_audit.likelihood import DataWeight
 from elbo_audit.objective import Case, Objective
+from elbo_audit.weighing import shared_error
+
+FEW = 4  # numbers of a parameter: the gradients of fewer may agree by chance
+SEEN = 0.1  # of what the entropy's gradient would be: how much of it may be lost in rounding
 
 _MEANS = r"mu|mean|loc|locs"
 _POSITIVE = ("sigma", "std", "scale", "scales")  # taken as they are, if all their numbers are positive
@@ -119,3 +127,37 @@ def _means_of(hit: re.Match[str], left: Mapping[str, tuple[int, ...]]) -> list[s
     module = name.rpartition(".")[0]
     near = [other for other in alike if other.rpartition(".")[0] == module and not _word("|".join(_SCALES), other)]
     return near if hit.group() == "rho" or len(left[name]) > 1 else []
+
+
+def drawn_without_kl(case: Case, data: DataWeight) -> list[str]:
+    """Return pairs of parameters that make random weights, number by number, of which the loss holds no KL.
+
+    If weights are mean + sigma x noise, the data's gradient by sigma is that by the mean times the noise: in all
+    batches of a draw alike, and from draw to draw another. Parameters that have a KL do not move this noise: where they
+    do, as the posterior of z does in a prior's mean + scale x z, it is z that has the KL.
+    """
+    objective = case.objective
+    first, second = objective.batches[:2]
+    judged = [] if case.has_kl else [name for group in case.groups for name in group.means | group.scales]
+    asked = [name for name, shape in objective.shapes.items() if name not in judged and math.prod(shape) >= FEW]
+    if len(asked) < 2:
+        return []
+    whole, own = objective.loss_gradient(first, 0), objective.nll_gradient(first, 0)
+    doubt, bare = shared_error(objective, data), []
+    for name in asked:
+        slope = own[name]
+        entropy = abs(data.weight) * objective.batch_size / case.n_train * slope.size**0.5  # its gradient by log sigma
+        rounding, left = norm(doubt[name]), norm(whole[name] - data.of(0) * slope)
+        if slope.any() and left <= rounding < SEEN * entropy:
+            bare.append(name)
+    pairs = [pair for pair in itertools.combinations(bare, 2) if objective.shapes[pair[0]] == objective.shapes[pair[1]]]
+    if not pairs:
+        return []
+    shifts = nudges(objective, [name for name in objective.shapes if name not in bare])
+    moved = objective.seen_near(shifts, lambda: objective.nll_gradient(first, 0))
+    others = [(objective.nll_gradient(second, 0), True), (moved, True), (objective.nll_gradient(first, 1), False)]
+    return [
+        f"{one}, {other}"
+        for one, other in pairs
+        if all(same_ratio((own[one], own[other]), (slope[one], slope[other])) is alike for slope, alike in others)
+    ]

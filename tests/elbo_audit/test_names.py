@@ -13,7 +13,7 @@ from elbo_audit.errors import AuditError
 from elbo_audit.factors import Gaussian
 from elbo_audit.names import gaussians
 from elbo_audit.torch_objective import as_array
-from tests.elbo_audit.models import BATCH, N_TRAIN, audit, batches
+from tests.elbo_audit.models import BATCH, N_TRAIN, STEPS, Linear, audit, batches
 
 
 def trained(value):
@@ -153,3 +153,69 @@ def test_a_name_that_pairs_with_nothing_is_said_first(model):
         lambda x, y: model.elbo(x, y) + 0 * late.sum(), named, batches(), N_TRAIN, nll=model.nll
     )
     assert "KL not judged  late_rho is named as a scale and has no mean; give factors=" in str(report)
+
+
+class Unnamed(nn.Module):
+    """A layer of Gaussian weights with a KL, and one whose weights `draw` makes of parameters without such names."""
+
+    def __init__(self, draw, **more):
+        super().__init__()
+        self.first, self.draw = Linear(7, 5, 0), draw
+        source = torch.Generator().manual_seed(2)
+        self.a, self.b = (nn.Parameter(at + 0.3 * torch.randn(5, 1, generator=source)) for at in (0.0, -2.0))
+        for name, value in more.items():
+            setattr(self, name, value)
+
+    def nll(self, x, y):
+        return -Normal(torch.tanh(x @ self.first.draw()) @ self.draw(self), 1.0).log_prob(y).sum()
+
+
+def noise():
+    return torch.randn(5, 1)
+
+
+DRAWN = {  # random weights, each with a mean and a scale
+    "exp": lambda net: net.a + net.b.exp() * noise(),
+    "softplus of the first": lambda net: net.b + functional.softplus(net.a) * noise(),
+    "learned dropout": lambda net: net.a * (1 + net.b.exp() * noise()),
+}
+
+
+@pytest.mark.parametrize("draw", DRAWN.values(), ids=DRAWN)
+@pytest.mark.parametrize("has_kl", [True, False])
+def test_a_layer_without_names_and_without_a_kl_is_seen_by_its_gradients(draw, has_kl):
+    net = Unnamed(draw).double()
+    kl = net.first.kl if has_kl else None
+    for extra, outcome in ((lambda: 0.0, "fails"), (lambda: -net.b.sum() + net.a.square().sum(), "passes")):
+        report = elbo_audit.audit_torch(
+            lambda x, y, extra=extra: net.nll(x, y) + (net.first.kl() + extra()) / STEPS,
+            net.named_parameters(),
+            [(x.double(), y.double()) for x, y in batches()],
+            N_TRAIN,
+            nll=net.nll,
+            kl=kl,
+        )
+        assert report.of("kl-scale").outcome == outcome, str(report)
+        if outcome == "fails":
+            assert "the KL of a, b is missing" in report.of("kl-scale").detail
+            assert report.of("kl-scale").advice.cause == "missing"
+
+
+PLAIN = {  # of which no parameter needs a KL
+    "a product": lambda net: net.a * net.b,
+    "a scale of the posterior": lambda net: net.a + net.b.exp() * net.z.draw(),  # whose prior a and b learn
+    "dropout": lambda net: net.a * functional.dropout(net.b, 0.5),
+}
+
+
+@pytest.mark.parametrize("draw", PLAIN.values(), ids=PLAIN)
+def test_parameters_that_make_no_weights_of_their_own_need_no_kl(draw):
+    net = Unnamed(draw, z=Linear(5, 1, 3)).double()
+    report = elbo_audit.audit_torch(
+        lambda x, y: net.nll(x, y) + (net.first.kl() + net.z.kl()) / STEPS,
+        net.named_parameters(),
+        [(x.double(), y.double()) for x, y in batches()],
+        N_TRAIN,
+        nll=net.nll,
+    )
+    assert report.of("kl-scale").outcome == "passes", str(report)
