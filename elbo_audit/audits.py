@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from elbo_audit import gradients, kl, likelihood, rows, sigma
+from elbo_audit import gradients, kl, likelihood, no_nll, rows, sigma
 from elbo_audit.factors import Group, same_ratio
 from elbo_audit.findings import Advice, Finding, Seen
 from elbo_audit.lines import line_of_kl
@@ -21,6 +21,8 @@ DRAWS = 8  # number of seeds to average a sampled KL over
 def apply_rules(case: Case, training: Training | None = None) -> dict[str, Seen]:
     """Return what each rule sees, in the order of the report."""
     objective = case.objective
+    if case.has_nll and objective.plates and objective.is_divisible:  # of sites
+        objective.mean_of = no_nll.mean_of_sites(case)
     broadcast = objective.broadcast or (rows.check(objective, case.draws) if objective.is_divisible else "")
     broadcast = broadcast or rows.pairs_all(objective, case.draws)
     before = objective.first_loss()
@@ -36,6 +38,10 @@ def apply_rules(case: Case, training: Training | None = None) -> dict[str, Seen]
         hidden = Seen("not measured", "rows broadcast (wrong-likelihood), which hides the KL; mend that first")
         seen |= dict.fromkeys(kl.RULES, hidden)
         seen["wrong-likelihood"] = Seen("fails", broadcast, advised=True, advice=Advice("rows", "likelihood"))
+    elif objective.mean_of:
+        whole = seen["wrong-likelihood"]
+        share = f"the sites hold {objective.mean_of:.4g} times the rows' mean of log p, where N is right"
+        seen["wrong-likelihood"] = whole._replace(detail=f"{whole.detail}; {share}")
     scale = seen["kl-scale"]
     if scale.outcome == "fails" and (line := line_of_kl(objective.functions["loss"])):
         seen["kl-scale"] = scale._replace(detail=f"{scale.detail}; the line to change may be {line}")

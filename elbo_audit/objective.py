@@ -72,6 +72,7 @@ class Objective(ABC):
         self.batches = [arguments(batch) for batch in batches]
         self.batch_size = self._rows()
         self.is_divisible = True  # whether rows of a batch can be taken apart and given again
+        self.mean_of = 0.0  # c, if the function for the NLL gives c times its mean over the rows; 0 if it gives the sum
         self._is_moved = False
 
     @abstractmethod
@@ -115,11 +116,15 @@ class Objective(ABC):
 
     def nll(self, batch: Batch, draw: int) -> float:
         """Return -log p(y | x, w) summed over the batch, with the same noise."""
-        return self._checked("nll", batch, draw, False)[0]
+        return self._summed(batch) * self._checked("nll", batch, draw, False)[0]
 
     def nll_gradient(self, batch: Batch, draw: int) -> Gradient:
         """Return the gradient of the NLL, with the same noise."""
-        return self._checked("nll", batch, draw, True)[1]
+        times = self._summed(batch)
+        return {name: times * part for name, part in self._checked("nll", batch, draw, True)[1].items()}
+
+    def _summed(self, batch: Batch) -> float:
+        return (length(batch[0]) or 1) / self.mean_of if self.mean_of else 1.0
 
     def kl_gradient(self, draw: int) -> Gradient:
         """Return the gradient of the unscaled KL that the user gave, with the noise of a draw of the loss."""

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from elbo_audit.errors import AuditError
-from elbo_audit.factors import Array, Gradient
+from elbo_audit.factors import Array, Gradient, norm
 from elbo_audit.least_squares import common
 from elbo_audit.objective import ROUNDINGS, Batch, Objective, length
 from elbo_audit.streams import generator
@@ -22,6 +22,11 @@ SAME = 1e-4  # of the gradients' differences: one weight that leaves less is tha
 GROWS = 0.05  # of a gradient: less cannot move the KL's weight by more than its tolerance
 MORE = 4  # times the draws, if noise may hide that a gradient grows
 NUMBERS = 20_000  # elements of a gradient that are compared: a large network's draws would not fit into memory
+OF_KL = (
+    1.0,
+    2.0,
+    0.5,
+)  # of a KL's gradient, for each row twice: of a KL alone, KL x rows / N, and a mean over the rows
 SEEN = 10  # in units of rounding: how far two rows must pull the loss apart, to see whether it pairs them
 BROADCAST = (
     "nll= of a batch is twice that of its halves together: it grows with the square of the rows, as where predictions "
@@ -162,7 +167,7 @@ def grows_with_rows(objective: Objective, weight: float, error: float, draws: in
         slope = float(np.linalg.norm(vector(objective.loss_gradient(objective.batches[0], 0))))
         rounding = SURE * (4 * objective.epsilon + error) * slope
         least = max(GROWS**2 * size, rounding**2)
-        rests = [twice - factor * once for factor in (1.0, 2.0, 0.5)]
+        rests = [twice - factor * once for factor in OF_KL]
         fits = [float(np.square(rest).sum(1).mean()) <= least for rest in rests]
         if any(fits):
             grows = fits[1] and not fits[0]
@@ -184,9 +189,10 @@ def _rests(objective: Objective, weight: float, draw: int) -> tuple[Array, Array
         (vector(objective.loss_gradient(rows, draw)), vector(objective.nll_gradient(rows, draw)))
         for rows in (batch, objective.twice(batch))
     )
+    rest = once - weight * nll
     # of a sum over the rows, of a mean, and of a mean that is divided by the rows again
-    doubled = min((twice - weight * share * nlls for share in (1.0, 0.5, 0.25)), key=np.linalg.norm)
-    return once - weight * nll, doubled
+    doubled = [twice - weight * share * nlls for share in (1.0, 0.5, 0.25)]
+    return rest, min(doubled, key=lambda each: min(norm(each - factor * rest) for factor in OF_KL))
 
 
 def looked_at(objective: Objective) -> NDArray[np.intp]:

@@ -158,6 +158,57 @@ def test_parameters_of_another_model_in_the_store_are_left_alone():
     assert "other" not in str(report)
 
 
+def factor_of(log_p, share):
+    """Return a model with two outputs whose factor is a share of the mean of log p over all that `log_p` gives."""
+
+    def model(x, y):
+        w = pyro.sample("w", distributions.Normal(torch.zeros(4, 2), 1.0).to_event(2))
+        pyro.factor("log p", share * log_p(x @ w, y).mean())
+
+    def guide(x, y):
+        mu = pyro.param("w_mu", lambda: 0.5 * torch.randn(4, 2))
+        rho = pyro.param("w_rho", torch.full((4, 2), -2.0))
+        pyro.sample("w", distributions.Normal(mu, torch.nn.functional.softplus(rho)).to_event(2))
+
+    return model, guide
+
+
+def of_label(f, y):
+    return distributions.Categorical(logits=f).log_prob(y)
+
+
+def of_normal(f, y):
+    return distributions.Normal(f, torch.tensor([0.2, 0.7])).log_prob(y)
+
+
+@pytest.mark.parametrize(
+    ("log_p", "share", "times"),
+    [  # N times the mean over the rows is an ELBO; the mean over the two outputs halves the likelihood
+        (of_label, N_TRAIN, 1.0),
+        (of_label, 1.0, N_TRAIN),
+        (of_label, N_TRAIN / 3, 3.0),
+        (lambda f, y: of_normal(f, y).sum(1), N_TRAIN, 1.0),
+        (lambda f, y: of_normal(f, y).sum(1), 1.0, N_TRAIN),
+        (of_normal, N_TRAIN, 2.0),
+        (of_normal, 1.0, 2.0 * N_TRAIN),
+    ],
+)
+def test_what_is_the_mean_in_a_factor(log_p, share, times):
+    model, guide = factor_of(log_p, share)
+    given = [(x, (y > 0).long() if log_p is of_label else torch.stack([y, x[:, 0]], 1)) for x, y in batches()]
+    report = elbo_audit.audit_pyro(model, guide, given, N_TRAIN, loss=TraceMeanField_ELBO())
+    # tolerance: the largest error of the likelihood's weight by labels, a hundredth, and its rounding in float32
+    assert report.numbers["kl_per_epoch"] == pytest.approx(times, rel=0.02)
+    assert report.ok is (times == 1.0), str(report)
+    assert "times the rows' mean of log p, where N is right" in report.of("wrong-likelihood").detail
+
+
+def test_a_factor_without_the_constants_of_a_gaussian_is_refused():
+    model, guide = factor_of(lambda f, y: -((f - y) ** 2).sum(1) / 0.08, N_TRAIN)
+    with pytest.raises(AuditError, match="no sum over the rows"):
+        elbo_audit.audit_pyro(model, guide, [(x, torch.stack([y, y], 1)) for x, y in batches()], N_TRAIN)
+
+
 def test_several_particles_are_audited_with_as_many():
     model, guide = model_with(scale_data=STEPS)
     report = elbo_audit.audit_pyro(model, guide, batches(), N_TRAIN, loss=TraceMeanField_ELBO(num_particles=3))
