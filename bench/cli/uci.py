@@ -16,7 +16,7 @@ from bench.show.screens.audit import finding_lines
 from bench.show.terminal import shown
 from bench.uci.data import facts_of, fetch, load, sets, splits, where
 from bench.uci.published import author, printed, spread, tables
-from bench.uci.rules import audit_uci
+from bench.uci.rules import audit_sets, audit_uci
 from bench.uci.verdicts import in_words, margin
 
 
@@ -102,8 +102,8 @@ def _details(names: list[str], folder: Path | None) -> Iterator[str]:
                 f"{metric} {one.mean:.5g}, sd {one.sd:.3g}, se {one.se:.3g}" for metric, one in found.items() if one
             )
             yield f"    {run}: {'; '.join(numbers)}"
-    for finding in audit_uci(folder):
-        if finding.subject in names and finding.outcome == "fails":
+    for finding in audit_sets(names, folder):
+        if finding.outcome == "fails":
             yield from finding_lines(finding)
 
 

@@ -157,7 +157,7 @@ def load(name: str, folder: Path | None = None) -> Regression:
             f"or set {FOLDER_VARIABLE} to a folder with {name}/data.txt"
         )
     if place.name.startswith("data.txt"):
-        text = _checked_text(read_file(place, LARGEST), str(place), name)
+        text = _checked_text(read_file(place, LARGEST), str(place), name, _remedy(place, name))
         table = np.loadtxt(io.BytesIO(text), dtype=np.float64, ndmin=2)
     else:
         table = _unpickled(place, known)
@@ -206,7 +206,7 @@ def fetch(name: str, source: Path | None = None, address: str = ADDRESS, dest: P
         copy = next((one for one in copies if is_there(one)), None)
         if copy is None:
             raise ConfigError(f"the local copy {source} has no {name}/data.txt; give the folder that holds {name}/")
-        text = _checked_text(read_file(copy, LARGEST), str(copy), name)
+        text = _checked_text(read_file(copy, LARGEST), str(copy), name, "give another copy with --from")
     set_aside(path)
     write_atomically(path, gzip.compress(text, mtime=0))
     return path
@@ -253,12 +253,18 @@ def _unpickled(path: Path, known: SetFacts) -> Floats:
     return table
 
 
-def _checked_text(data: bytes, place: str, name: str) -> bytes:
+def _remedy(place: Path, name: str) -> str:
+    """Return what to do about a damaged file; one of the user's would be read before a new one."""
+    is_own = _stored() not in place.parents
+    return f"{'remove this file, then ' if is_own else ''}python -m bench uci {name} --fetch"
+
+
+def _checked_text(data: bytes, place: str, name: str, remedy: str = "") -> bytes:
     """Return the text of a data.txt, compressed or not; raises DataCorrupt if its SHA-256 is another one."""
     try:
         text = zlib.decompressobj(31).decompress(data, LARGEST) if data[:2] == GZIP_MAGIC else data
     except zlib.error as error:
-        raise corrupt(place, str(error), WHOLE, f"python -m bench uci {name} --fetch") from error
+        raise corrupt(place, str(error), WHOLE, remedy) from error
     if hashlib.sha256(text).hexdigest() != facts()[name].sha256:
-        raise corrupt(place, "another file", WHOLE, f"python -m bench uci {name} --fetch")
+        raise corrupt(place, "another file", WHOLE, remedy)
     return text

@@ -12,8 +12,9 @@ import statistics
 from collections.abc import Iterable
 from decimal import ROUND_DOWN, Decimal
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Annotated, Literal, NamedTuple
 
+import msgspec
 import numpy as np
 
 from bench.core.toml import TomlTable, read_toml
@@ -47,9 +48,17 @@ class Column(TomlTable, frozen=True, kw_only=True):
     copied_from: str = ""
     same_as: str = ""
     naval_target: int = 16
+    n_splits: Annotated[int, msgspec.Meta(ge=0)] = 0
+    test_share: Annotated[float, msgspec.Meta(ge=0, lt=1)] = 0.0
     printed_as: Literal["mean", "sum"] = "mean"
     obtained: Literal["read", "secondary", "memory"] = "read"
+    method: str = ""
+    unlike: str = ""
     note: str = ""
+
+    def splits_of(self, name: str) -> int:
+        """Return over how many splits of a set its values are means; 0 if that is not stated."""
+        return facts()[name].splits if self.splits == "author" and name in facts() else self.n_splits
 
 
 class Tables(TomlTable, frozen=True):
@@ -77,11 +86,6 @@ class Printed(NamedTuple):
     def number(self) -> float:
         """Return the value as an RMSE or a log-likelihood."""
         return -float(self.value) if self.quantity == "nll" else float(self.value)
-
-    @property
-    def n_splits(self) -> int:
-        """Return over how many splits the author's protocol takes a mean; 1 for a set that is not among the nine."""
-        return facts()[self.set].splits if self.set in facts() else 1
 
     def of(self, number: float) -> float:
         """Return an RMSE or log-likelihood with the sign of the printed quantity."""
@@ -169,17 +173,25 @@ def kind_by_splits(one: Printed, column: Column) -> str | None:
     return f"{named}, cut" if named in kinds and cuts_to(kinds[named], one.error) else None
 
 
+@functools.cache
+def cut_values() -> frozenset[Printed]:
+    """Return the values whose digits are cut, not rounded, by the author's result of every split."""
+    known = [(one, spread(tables().columns[one.column].run, one.set, one.metric)) for one in printed()]
+    means = [(one, one.of(its.mean)) for one, its in known if its is not None]
+    return frozenset(one for one, mean in means if cuts_to(mean, one.value) and not prints_as(mean, one.value))
+
+
 def prints_as(number: float, text: str) -> bool:
     """Return whether a number, rounded, prints as the text."""
-    return abs(Decimal(number) - Decimal(text)) <= _unit(text) / 2
+    return abs(Decimal(number) - Decimal(text)) <= unit(text) / 2
 
 
 def cuts_to(number: float, text: str) -> bool:
     """Return whether a number prints as the text if its further digits are dropped."""
-    return Decimal(number).quantize(_unit(text), ROUND_DOWN) == Decimal(text)
+    return Decimal(number).quantize(unit(text), ROUND_DOWN) == Decimal(text)
 
 
-def _unit(text: str) -> Decimal:
+def unit(text: str) -> Decimal:
     """Return one in the last printed place."""
     return Decimal(1).scaleb(Decimal(text).as_tuple().exponent)  # type: ignore[arg-type]
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -85,7 +85,12 @@ def audit_uci(data_dir: Path | None = None) -> Iterator[TableFinding]:
         yield from audit_column(name, column, [one for one in printed() if one.column == name])
     for source in tables().sources:
         yield from audit_table(source, {name: one for name, one in columns.items() if name.startswith(f"{source}.")})
-    for name in sets():
+    yield from audit_sets(sets(), data_dir)
+
+
+def audit_sets(names: Iterable[str], data_dir: Path | None = None) -> Iterator[TableFinding]:
+    """Apply the rules to the author's grid for each set, and to its rows if it is on this machine."""
+    for name in names:
         yield from audit_grid(name)
         if where(name, data_dir) is None:
             yield TableFinding("uci-duplicates", name, "not measured", "the set is not on this machine")
@@ -250,19 +255,3 @@ def audit_rows(name: str, x: Floats, y: Floats, parts: Sequence[Split]) -> Itera
     constant = np.flatnonzero(x.min(axis=0) == x.max(axis=0))
     texts = [f"feature {i} is always {x[0, i]:g}, its computed sd {computed[i]:.1g}" for i in constant]
     yield TableFinding("uci-constant", name, "fails" if texts else "passes", "; ".join(texts))
-
-
-def tuned_on_test(validation: Floats, test: Floats, chosen: Sequence[int]) -> str | None:
-    """Say by which scores settings were chosen, if it was by the test rows.
-
-    Args:
-        validation: log-likelihood of each setting on the validation rows [splits, settings].
-        test: the same on the test rows.
-        chosen: the setting of each split.
-    """
-    by_validation, by_test = (int(np.sum(one.argmax(axis=1) == chosen)) for one in (validation, test))
-    if by_test < len(chosen) or by_validation == len(chosen):
-        return None
-    return (
-        f"every split has the setting that is best on its test rows; {by_validation} of {len(chosen)} the validated one"
-    )

@@ -36,7 +36,18 @@ from bench.judge.comparison import (
 from bench.judge.samples import Samples
 from bench.judge.stats.rule import NOT_RUN, TOO_FEW
 from bench.uci.data import facts, splits
-from bench.uci.published import Column, Printed, author, kind_by_size, kind_by_splits, printed, spread, tables
+from bench.uci.published import (
+    Column,
+    Printed,
+    author,
+    cut_values,
+    kind_by_size,
+    kind_by_splits,
+    printed,
+    spread,
+    tables,
+    unit,
+)
 
 MARGIN_RUN = "grid2018"
 MARGIN_SHARE = 0.1
@@ -84,9 +95,10 @@ def in_words(one: Printed) -> str:
     column = tables().columns[one.column]
     epochs = column.epochs_protein if one.set.startswith("protein") else column.epochs
     likelihood = {"mixture": "mixture", "gaussian": "one Gaussian"}.get(column.likelihood, "likelihood not stated")
+    n_splits = column.splits_of(one.set)
     parts = [
         f"{one.quantity} {one.value}",
-        f"over {one.n_splits} splits ({column.splits})",
+        f"over {n_splits} splits ({column.splits})" if n_splits else "splits not stated",
         f"+- {one.error}: {_kind(one, column)}" if one.error else "no error",
         {"mean": "of the mean", "one network": "of one network"}.get(column.prediction, column.prediction)
         if one.metric == "rmse"
@@ -112,13 +124,21 @@ def printed_sd(one: Printed, column: Column) -> float | None:
     kind = _kind(one, column)
     if not one.error or kind == "unclear":
         return None
-    return float(one.error) * (math.sqrt(one.n_splits) if kind.endswith("se") else 1.0)
+    return float(one.error) * (math.sqrt(column.splits_of(one.set)) if kind.endswith("se") else 1.0)
 
 
 def reported(one: Printed) -> Reported:
-    """Return the interval of the numbers that print as the value, as an RMSE or log-likelihood."""
-    half = 0.5 * 10.0 ** -len(one.value.partition(".")[2])
-    return Reported(one.number - half, one.number + half)
+    """Return the interval of the numbers that print as the value, as an RMSE or log-likelihood.
+
+    A value whose digits are cut, by the splits, stands for the numbers beyond it; where the splits are not known and
+    another value of its source is cut, for these and for those that round to it.
+    """
+    size, last, column = abs(one.number), float(unit(one.value)), tables().columns.get(one.column)
+    is_cut, sources = one in cut_values(), {value.column.partition(".")[0] for value in cut_values()}
+    is_known = column is None or (column.run, one.set, one.metric) in author()
+    may_be_cut = is_cut or (not is_known and one.column.partition(".")[0] in sources)
+    low, high = size - (0 if is_cut else last / 2), size + (last if may_be_cut else last / 2)
+    return Reported(-high, -low) if math.copysign(1.0, one.number) < 0 else Reported(low, high)
 
 
 def judge_column(name: str, ours: Mapping[tuple[str, str], Runs]) -> list[TableVerdict]:
@@ -138,27 +158,35 @@ def judge_column(name: str, ours: Mapping[tuple[str, str], Runs]) -> list[TableV
 
 def judge(one: Printed, column: Column, ours: Mapping[tuple[str, str], Runs]) -> TableVerdict:
     """Return the verdict of one value, of which only `judge_column` knows the adjusted p-value."""
-    metric = metric_of(one, column)
-    if column.obtained != "read" or metric is None or column.prediction == "median over splits":
-        reason = "quoted, not read" if column.obtained != "read" else "which likelihood, or which mean, is not stated"
-        return TableVerdict(one, NOT_COMPARABLE, reason)
-    if column.naval_target != 16 and one.set == "naval-propulsion-plant":
-        return TableVerdict(one, NOT_COMPARABLE, "another target")
-    runs = ours.get((one.set, metric), {})
+    why, runs = _why_not(one, column), ours.get((one.set, metric_of(one, column) or ""), {})
     if not runs:
-        return TableVerdict(one, NOT_RUN)
+        return TableVerdict(one, NOT_COMPARABLE if why else NOT_RUN, why)
     means = Samples({seed: statistics.fmean(values.values()) for seed, values in sorted(runs.items())})
-    over_seeds = _mean_over_seeds(runs)
-    room = margin(one.set, one.metric)
+    over_seeds, room = _mean_over_seeds(runs), margin(one.set, one.metric)
     theirs = author().get((column.run, one.set, one.metric))
     by_split = None if theirs is None else pair(one.set, theirs, over_seeds)
+    if why:
+        return TableVerdict(one, NOT_COMPARABLE, why, means, None, None, room, by_split)
     if column.splits != "author":
-        sd = printed_sd(one, column)
-        if sd is None:
-            return TableVerdict(one, NOT_COMPARABLE, "other splits, and no error that is known", means)
-        return TableVerdict(one, CANNOT_TELL, "", means, resampled(one, sd, over_seeds), None, room)
+        return TableVerdict(one, CANNOT_TELL, "", means, resampled(one, column, over_seeds), None, room)
     estimate = against_reported(means, reported(one)) if means.n > 1 else _distance(means, reported(one))
     return TableVerdict(one, TOO_FEW, "", means, estimate, None, room, by_split)
+
+
+def _why_not(one: Printed, column: Column) -> str:
+    """Return why a value cannot be compared with any run of ours; "" if it can."""
+    is_elsewhere = column.splits != "author"
+    reasons = {
+        "quoted, not read": column.obtained != "read",
+        "which likelihood, or which mean, is not stated": metric_of(one, column) is None
+        or column.prediction == "median over splits",
+        "another target": one.set == "naval-propulsion-plant" and column.naval_target != facts()[one.set].target,
+        "other splits; how many, or of what size, is not stated": is_elsewhere
+        and not (column.n_splits and column.test_share),
+        "other splits, and no error that is known": is_elsewhere and printed_sd(one, column) is None,
+        column.unlike: bool(column.unlike),
+    }
+    return next((reason for reason, holds in reasons.items() if holds), "")
 
 
 def _mean_over_seeds(runs: Runs) -> dict[int, float]:
@@ -175,12 +203,13 @@ def _concluded(one: TableVerdict, p: float) -> TableVerdict:
     """Return the verdict with its outcome, from its adjusted p-value."""
     assert one.estimate is not None
     half, room = one.estimate.half_width() or 0.0, one.margin or 0.0
+    low, high, *_ = reported(one.printed)
+    ours = one.estimate.first.mean or 0.0
+    farthest = max(abs(low - ours), abs(high - ours))
     if one.estimate.second.n:
-        is_equal = one.estimate.equivalence_p(room) < ALPHA
+        is_equal = replace(one.estimate, difference=farthest).equivalence_p(room) < ALPHA
     else:
-        low, high, *_ = reported(one.printed)
-        ours = statistics.fmean(one.ours.values)
-        is_equal = max(abs(low - ours), abs(high - ours)) + half <= room
+        is_equal = farthest + half <= room
     outcome = CONTRADICTED if p < ALPHA else CONFIRMED if is_equal else CANNOT_TELL
     is_small = outcome == CONTRADICTED and abs(one.estimate.difference) <= room
     return replace(one, outcome=outcome, p_adjusted=p, reason="by less than the margin" if is_small else "")
@@ -204,16 +233,21 @@ def held_out_ratio(name: str) -> float:
     return len(split.test) / len(split.train)
 
 
-def resampled(one: Printed, sd: float, ours: Mapping[int, float]) -> Estimate:
-    """Compare our mean over splits with a mean over other splits, whose standard deviation over splits is `sd`.
+def resampled(one: Printed, column: Column, ours: Mapping[int, float]) -> Estimate:
+    """Compare our mean over splits with the nearest number that prints as a mean over other splits.
 
-    Both means have the corrected variance; the degrees of freedom are Welch's.
+    Both means have the corrected variance, each by its own splits; the degrees of freedom are Welch's.
     """
-    values = Samples(dict(ours))
+    values, theirs = Samples(dict(ours)), printed_sd(one, column)
     assert values.sd is not None, "at least two splits"
-    share = held_out_ratio(one.set)
-    parts = [(own**2 * (1 / n + share), n - 1) for own, n in ((values.sd, values.n), (sd, one.n_splits))]
+    assert theirs is not None, "see _why_not"
+    sides = [
+        (values.sd, values.n, held_out_ratio(one.set)),
+        (theirs, column.n_splits, column.test_share / (1 - column.test_share)),
+    ]
+    parts = [(sd**2 * (1 / n + ratio), n - 1) for sd, n, ratio in sides]
     error = math.sqrt(sum(variance for variance, _ in parts))
     below = sum(variance**2 / freedom for variance, freedom in parts)
-    difference = one.number - statistics.fmean(values.values)
+    report, mean = reported(one), statistics.fmean(values.values)
+    difference = min(max(mean, report.low), report.high) - mean
     return Estimate(values, Samples.of([one.number]), difference, error, error**4 / below if below else math.inf)

@@ -132,6 +132,20 @@ def test_other_bytes_are_refused(small, text):
         data.load("yacht", put(small / "mine", text))
 
 
+def test_what_to_do_about_a_damaged_file_helps(small):
+    mine = put(small / "mine", b"broken")
+    with pytest.raises(DataCorrupt, match=r"to get it again: remove this file, then python -m bench uci yacht --fetch"):
+        data.load("yacht", mine)
+    (mine / "yacht" / "data.txt").unlink()
+    stored = data.fetch("yacht", source=put(small / "copy"))
+    assert len(data.load("yacht", mine).y) == 20
+    stored.write_bytes(b"broken")
+    with pytest.raises(DataCorrupt, match=r"to get it again: python -m bench uci yacht --fetch"):
+        data.load("yacht", mine)
+    with pytest.raises(DataCorrupt, match=r"to get it again: give another copy"):
+        data.fetch("yacht", source=put(small / "copy", b"broken"))
+
+
 def test_a_set_is_fetched_once_and_a_broken_file_again(small):
     away = small / "away" / "UCI_Datasets" / "yacht" / "data"
     away.mkdir(parents=True)

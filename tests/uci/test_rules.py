@@ -20,7 +20,7 @@ from bench.uci.published import (
     spread,
     tables,
 )
-from bench.uci.rules import RULES, audit_column, audit_grid, audit_rows, audit_table, audit_uci, cap, tuned_on_test
+from bench.uci.rules import RULES, audit_column, audit_grid, audit_rows, audit_table, audit_uci, cap
 
 HONEST = replace(tables().columns["readme2018.grid"], run="")
 N_TEST = {name: len(splits(name)[0].test) for name in sets()}
@@ -166,14 +166,6 @@ def test_the_sets_on_this_machine_have_the_known_copies():
             assert f"{found.y.std():.6g}" == f"{facts()[name].target_sd:g}"
 
 
-def test_settings_chosen_by_test_rows_show_in_their_scores():
-    rng = np.random.default_rng(5)
-    validation, test = rng.normal(size=(2, 20, 12))
-    assert "every split" in tuned_on_test(validation, test, test.argmax(axis=1))
-    assert tuned_on_test(validation, test, validation.argmax(axis=1)) is None
-    assert tuned_on_test(validation, validation, validation.argmax(axis=1)) is None  # both agree
-
-
 def test_every_rule_has_a_planted_report_or_a_test_above():
     named = {rule for _, _, rule in PLANTED.values()}
     others = {"mixed-errors", "mixed-epochs", "mixed-likelihoods", "two-numbers", "capped", "duplicates", "constant"}
@@ -247,8 +239,9 @@ def test_copies_have_the_numbers_of_their_originals():
 
 def test_a_printed_nll_is_a_log_likelihood_with_the_other_sign():
     one = Printed("mine", "yacht", "nll", "1.18", "0.21")
-    assert (one.metric, one.number, one.of(-1.2), one.n_splits) == ("ll", -1.18, 1.2, 20)
-    assert Printed("mine", "protein-tertiary-structure", "rmse", "4.3", "").n_splits == 5
+    assert (one.metric, one.number, one.of(-1.2)) == ("ll", -1.18, 1.2)
+    assert HONEST.splits_of("protein-tertiary-structure") == 5
+    assert replace(HONEST, splits="other", n_splits=7).splits_of("protein-tertiary-structure") == 7
     assert spread("bo2016x10", "protein-tertiary-structure", "ll").n == 5
     known = spread("bo2016x10", "yacht", "ll")
     assert known.se == known.sd / math.sqrt(20)

@@ -23,6 +23,7 @@ from bench.uci.verdicts import (
     metric_of,
     pair,
     printed_sd,
+    reported,
     resampled,
 )
 
@@ -132,24 +133,27 @@ def test_a_verdict_has_the_pairs_of_its_splits():
     )
 
 
-ELSEWHERE = replace(tables().columns[COLUMN], splits="other", run="")
+ELSEWHERE = replace(tables().columns[COLUMN], splits="other", run="", n_splits=10, test_share=0.2)
 
 
 def test_other_splits_are_compared_by_the_corrected_resampled_t(monkeypatch):
     ours = runs("yacht", "rmse")[2]
     one = Printed("mine", "yacht", "rmse", "0.90", "0.05")
     monkeypatch.setitem(tables().columns, "mine", ELSEWHERE)
-    assert printed_sd(one, ELSEWHERE) == 0.05 * math.sqrt(20)
+    assert printed_sd(one, ELSEWHERE) == 0.05 * math.sqrt(10)
     assert printed_sd(one, replace(ELSEWHERE, error="sd")) == 0.05
     assert printed_sd(one._replace(error=""), ELSEWHERE) is None
-    found = resampled(one, 0.05 * math.sqrt(20), ours)
+    found = resampled(one, ELSEWHERE, ours)
     sd = np.std(list(ours.values()), ddof=1)
     share = 31 / 277
     assert held_out_ratio("yacht") == share
-    expected = math.sqrt((sd**2 + 0.05**2 * 20) * (1 / 20 + share))
+    expected = math.sqrt(sd**2 * (1 / 20 + share) + 0.05**2 * 10 * (1 / 10 + 0.2 / 0.8))  # each by its own splits
     assert found.error == pytest.approx(expected, rel=1e-12)  # tolerance: rounding
     assert found.error > sd / math.sqrt(20)
-    assert found.difference == pytest.approx(0.9 - statistics.fmean(ours.values()), rel=1e-12)  # tolerance: rounding
+    nearest = 0.895 - statistics.fmean(ours.values())  # the least number that prints as 0.90
+    assert found.difference == pytest.approx(nearest, rel=1e-12)  # tolerance: rounding
+    inside = Printed("mine", "yacht", "rmse", f"{statistics.fmean(ours.values()):.2f}", "0.05")
+    assert resampled(inside, ELSEWHERE, ours).p == 1
 
 
 def test_means_over_other_splits_get_verdicts_of_their_own(monkeypatch):
@@ -163,6 +167,43 @@ def test_means_over_other_splits_get_verdicts_of_their_own(monkeypatch):
         Printed("mine", "yacht", "rmse", "0.67", "0.05"), unlabelled, {("yacht", "rmse"): runs("yacht", "rmse")}
     )
     assert (found.outcome, found.reason) == (NOT_COMPARABLE, "other splits, and no error that is known")
+
+
+@pytest.mark.parametrize("unknown", [{"n_splits": 0}, {"test_share": 0.0}])
+def test_other_splits_of_unknown_number_or_size_are_not_compared(unknown):
+    column = replace(ELSEWHERE, **unknown)
+    one = Printed("mine", "yacht", "rmse", "0.67", "0.05")
+    found = judge(one, column, {("yacht", "rmse"): runs("yacht", "rmse")})
+    assert (found.outcome, found.estimate) == (NOT_COMPARABLE, None)
+    assert found.reason == "other splits; how many, or of what size, is not stated"
+
+
+def test_a_method_that_differs_is_not_compared_but_paired():
+    column = replace(tables().columns[COLUMN], unlike="batches of 32")
+    one = next(one for one in printed() if (one.column, one.set, one.metric) == (COLUMN, "yacht", "rmse"))
+    found = judge(one, column, {("yacht", "rmse"): runs("yacht", "rmse", scatter=0.1)})
+    assert (found.outcome, found.reason, found.ours.n) == (NOT_COMPARABLE, "batches of 32", 5)
+    assert found.by_split.estimate.n == 20
+
+
+def test_cut_digits_stand_for_the_numbers_beyond_them():
+    values = {(one.column, one.set, one.quantity): one for one in printed()}
+    assert reported(values[COLUMN, "concrete", "rmse"])[:2] == pytest.approx((4.82, 4.83))  # tolerance: rounding
+    power = reported(values[COLUMN, "power-plant", "ll"])
+    assert power[:2] == pytest.approx((-2.81, -2.80))  # tolerance: rounding
+    assert power.low < spread("grid2018", "power-plant", "ll").mean < power.high
+    boston = reported(values[COLUMN, "bostonHousing", "rmse"])  # 2.9003 is rounded, and known to be
+    assert boston[:2] == pytest.approx((2.895, 2.905))  # tolerance: rounding
+    same_table = reported(values["readme2018.bo", "bostonHousing", "rmse"])  # cut or rounded: the splits are not known
+    assert same_table[:2] == pytest.approx((2.825, 2.84))  # tolerance: rounding
+    zero = Printed("mine", "yacht", "nll", "0.00", "")
+    assert reported(zero)[:2] == (-0.005, 0.005)
+    for (run, name, metric), splits in author().items():
+        for one in (one for one in printed() if (one.set, one.metric) == (name, metric)):
+            if tables().columns[one.column].run == run:
+                low, high, *_ = reported(one)
+                rounding = 1e-12  # tolerance: of a sum of 20 numbers
+                assert low - rounding <= statistics.fmean(splits.values()) <= high + rounding
 
 
 def test_a_printed_value_in_words():
