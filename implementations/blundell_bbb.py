@@ -31,9 +31,8 @@ from bench.core.streams import StepNoise
 from bench.interface import Context, Noise, Posterior, Split, Task
 from implementations import _blundell, _seeds
 from implementations._kernels.gaussian_posterior import GaussianPosterior
-from implementations._kernels.mixture_mlp import MixtureMlp
+from implementations._kernels.mixture_mlp import MixtureMlp, TwoRates
 from implementations._kernels.scale_mixture import ScaleMixture
-from implementations._kernels.two_rates import TwoRates
 
 PRIORS = ("scale_mixture", "gaussian")
 TWO_RATES = "two-rates"

@@ -12,11 +12,14 @@ Its gradient, with G = scale dNLL/dw and g = G - kl d log p/dw (see `sampled_mlp
 Cost of a step with one draw: three matrix products a layer (two for the first), and one compiled pass over the weights
 that takes the step and makes the next step's noise and draw (`mixture_loops` beside this file). Memory: 6 P numbers.
 Shapes: B rows, P scalar weights.
+
+`TwoRates` takes the same steps of SGD or Adam as the compiled pass, each half of the vector at its own rate.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from types import ModuleType
 
 import numpy as np
@@ -25,11 +28,11 @@ from torch import Tensor
 from torch.nn.functional import softplus
 
 from bench.core.streams import StepNoise
+from implementations._kernels.flat_adam import FlatAdam
 from implementations._kernels.layout import Layout
 from implementations._kernels.loops import loops_for
 from implementations._kernels.relu_network import ReluNetwork
 from implementations._kernels.scale_mixture import ScaleMixture
-from implementations._kernels.two_rates import TwoRates
 
 
 class MixtureMlp:
@@ -114,3 +117,42 @@ class MixtureMlp:
         numbers = np.array([kl, *rates], dtype=np.float32)
         steps = (optimiser is not None, noise is not None)
         loops.mixture_step(*vectors, *moments, numbers, self._prior, *steps, np.int64(key), np.int64(row))
+
+
+class TwoRates:
+    """Takes steps for mu and rho, `parameters` [2 P], with the gradient [2 P] that the caller leaves in `gradient`."""
+
+    def __init__(self, parameters: Tensor, is_adam: bool) -> None:
+        """Start with learning rates of 0; `parameters` are changed in place."""
+        self.gradient = torch.zeros_like(parameters)
+        self._parameters = parameters
+        self._halves = [*zip(parameters.chunk(2), self.gradient.chunk(2), strict=True)]
+        self.adams = [FlatAdam(half, gradient, 0.0) for half, gradient in self._halves] if is_adam else []
+        self.rates = (0.0, 0.0)
+
+    def set_rates(self, of_mu: float, of_rho: float) -> None:
+        """Use these learning rates from the next step on."""
+        self.rates = (of_mu, of_rho)
+        for adam, rate in zip(self.adams, self.rates, strict=False):
+            adam.set_learning_rate(rate)
+
+    def step(self) -> None:
+        """Take one step."""
+        for adam in self.adams:
+            adam.step()
+        if not self.adams:
+            for (half, gradient), rate in zip(self._halves, self.rates, strict=True):
+                half.add_(gradient, alpha=-rate)
+
+    def state(self) -> dict[str, Tensor]:
+        """Return what `restore` needs, as CPU copies: parameters [2 P], and Adam's moments [2 P] and step count []."""
+        if not self.adams:
+            return {"parameters": self._parameters.to("cpu", copy=True)}
+        of_mu, of_rho = (adam.state() for adam in self.adams)
+        return {name: one if name == "step" else torch.cat([one, of_rho[name]]) for name, one in of_mu.items()}
+
+    def restore(self, state: Mapping[str, Tensor]) -> None:
+        """Go on from a state."""
+        self._parameters.copy_(state["parameters"])
+        for place, adam in enumerate(self.adams):
+            adam.restore({name: one if name == "step" else one.chunk(2)[place] for name, one in state.items()})

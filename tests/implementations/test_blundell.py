@@ -13,10 +13,9 @@ from bench.interface import Split, Task
 from bench.measure.blundell2015 import LeavesNoise
 from implementations import blundell_bbb, blundell_dropout, blundell_sgd
 from implementations._kernels.layout import Layout
-from implementations._kernels.mixture_mlp import MixtureMlp
+from implementations._kernels.mixture_mlp import MixtureMlp, TwoRates
 from implementations._kernels.relu_network import ReluNetwork
 from implementations._kernels.scale_mixture import ScaleMixture
-from implementations._kernels.two_rates import TwoRates
 from tests.close import DOUBLE, close
 from tests.golden.fits import TraceContext
 

@@ -16,7 +16,7 @@ from bench.core import noise_loops
 from bench.core.noise import LANES
 from bench.core.streams import StepNoise
 from implementations._kernels import layer_loops, mixture_loops, sampled_mlp, weight_loops
-from implementations._kernels.two_rates import TwoRates
+from implementations._kernels.mixture_mlp import TwoRates
 from tests.close import EXP, SLOPE, SOFTPLUS, assert_within, normals_bound
 from tests.close import UNIT as U
 from tests.core.test_noise import test_compiled_numbers_are_the_plain_ones as numbers

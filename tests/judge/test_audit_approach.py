@@ -33,6 +33,7 @@ KNOWN = {
     ("torchbnn_mlp", "published"): {"kl-scale"},
     ("bayesian_torch_mlp", "published"): {"kl-scale"},
     ("vi_diag", "published"): {"detached-gradient"},
+    ("ivon", "published"): {"sigma-frozen"},
 }
 SUBJECTS = [(name, recipe) for name, entry in manifests().items() for recipe in entry.recipes]
 

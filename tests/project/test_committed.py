@@ -105,7 +105,7 @@ def _with_other_numbers(old: Record) -> Record:
 
 ROOT = Path(__file__).resolve().parents[2]
 PIN = re.compile(r"^([A-Za-z0-9._-]+)==([^\s;]+)", re.MULTILINE)
-EXTRAS = ("all", "bench", "dask", "libraries", "lint", "mxnet", "pyro", "test", "torchvision", "uci")
+EXTRAS = ("all", "bench", "dask", "ivon", "libraries", "lint", "mxnet", "pyro", "test", "torchvision", "uci")
 AGAIN = "run tox -e lock"
 
 
