@@ -24,8 +24,7 @@ from bench.judge.comparison import ALPHA, LEVEL, Reported, against_reported, hol
 from bench.judge.samples import Samples
 from bench.judge.stats.curves import curve_on_scale
 from bench.judge.stats.joint import SHRINKAGE, joint_p
-from bench.judge.stats.on_scale import OnScale
-from bench.judge.stats.pooling import pool
+from bench.judge.stats.on_scale import OnScale, pool
 from bench.judge.stats.rule import Verdict
 from bench.judge.stats.scales import IDENTITY, LOG, Scale, to_scale
 from bench.show.inputs import Inputs

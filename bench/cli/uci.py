@@ -5,31 +5,38 @@ from __future__ import annotations
 import argparse
 import itertools
 import json
-from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from bench.cli.options import existing_folder, say
+from bench.cli.options import add_results, existing_folder, given_path, say
 from bench.core.errors import ConfigError, DataMissing, check_known
 from bench.core.project import install
 from bench.show.screens.audit import finding_lines
-from bench.show.terminal import shown
+from bench.show.tables.uci import counts, csv_lines, folded, judged, method_of, uci_table
+from bench.show.terminal import Listing, Part, shown
 from bench.uci.data import facts_of, fetch, load, sets, splits, where
 from bench.uci.published import author, printed, spread, tables
 from bench.uci.rules import audit_sets, audit_uci
-from bench.uci.verdicts import in_words, margin
+from bench.uci.verdicts import TableVerdict, margin
+
+MOST = 14  # rows of a screen
 
 
 def add(parser: argparse.ArgumentParser) -> None:
     """Add the options."""
     parser.description = (
-        "The nine regression sets of Gal and Ghahramani 2016. Without a name, what there is; with one, also every "
-        "printed value with what it truly is, and mistakes of the set. `audit data` lists all mistakes."
+        "The nine regression sets of Gal and Ghahramani 2016. Without a name, what there is, and how often our runs "
+        "confirm printed values; with one, each value that our methods can be compared with beside ours, and mistakes "
+        "of the set. `audit data` lists all mistakes."
     )
     parser.add_argument("names", nargs="*", metavar="SET", help=f"{', '.join(sets())} (default: all)")
     parser.add_argument("--data-dir", type=existing_folder, help="folder with SET/data.txt, looked at first")
     parser.add_argument("--fetch", action="store_true", help="first download what is missing")
     parser.add_argument("--from", dest="source", type=existing_folder, help="with --fetch: a local copy instead")
+    parser.add_argument("--method", metavar="NAME", help="printed values that are compared with this method of ours")
+    parser.add_argument("--all", action="store_true", help="every printed value, also of methods that ours has not")
+    parser.add_argument("--figure", type=given_path, metavar="FILE", help="draw reported values and ours, .svg or .png")
+    add_results(parser)
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.set_defaults(action=_uci)
 
@@ -44,21 +51,21 @@ def _uci(arguments: argparse.Namespace) -> int:
             if where(name, arguments.data_dir) is None or arguments.names:
                 say(f"{name}: {fetch(name, arguments.source)}")
     rows = [_row(name, arguments.data_dir) for name in chosen]
+    found = judged(arguments.results)
     if arguments.json:
-        print(json.dumps(rows, indent=1))
+        values = csv_lines(found)
+        print(json.dumps([{**row, "values": [v for v in values if v["set"] == row["name"]]} for row in rows], indent=1))
         return 0
-    for row in rows:
+    for row in rows if arguments.names or not arguments.method else ():
         print(shown(*_lines(row)))
-    if arguments.names:
+    if arguments.names or arguments.method or arguments.all:
+        print(shown(*_values(arguments, found)))
         print(shown(*_details(arguments.names, arguments.data_dir)))
     else:
-        counts = Counter(found.outcome for found in audit_uci(arguments.data_dir))
-        print(
-            shown(
-                f"{len(printed())} printed values of {len(tables().columns)} columns; {counts['fails']} mistakes found"
-            )
-        )
-        print(shown("next: python -m bench audit data lists them; python -m bench uci SET shows a set's values"))
+        print(shown(Listing("\nPrinted values beside our runs", list(counts(found)))))
+        mistakes = sum(one.outcome == "fails" for one in audit_uci(arguments.data_dir))
+        print(shown(f"{len(printed())} printed values of {len(tables().columns)} columns; {mistakes} mistakes found"))
+        print(shown("next: python -m bench audit data lists them; python -m bench uci SET compares a set's values"))
     return 0
 
 
@@ -78,7 +85,6 @@ def _row(name: str, folder: Path | None) -> dict[str, object]:
         "note": known.note,
         "margin_rmse": margin(name, "rmse"),
         "margin_ll": margin(name, "ll"),
-        "printed": {f"{one.column} {one.quantity}": in_words(one) for one in printed() if one.set == name},
     }
 
 
@@ -90,12 +96,27 @@ def _lines(row: dict[str, object]) -> Iterator[str]:
         yield f"    {row['note']}"
 
 
+def _values(arguments: argparse.Namespace, found: Sequence[TableVerdict]) -> Iterator[Part]:
+    """Give the table of the values that the options choose, cut to what a screen holds."""
+    if arguments.method:
+        known = sorted({method_of(one) for one in found} - {""})
+        check_known("method that printed values are compared with", known, arguments.method)
+    chosen = [
+        one
+        for one in found
+        if (not arguments.names or one.printed.set in arguments.names)
+        and (method_of(one) == arguments.method if arguments.method else arguments.all or method_of(one))
+    ]
+    table = uci_table(chosen if arguments.all else folded(chosen)[:MOST], found)
+    yield from ("", table, "", table.explanation, *table.remarks)
+    if more := len(chosen) - len(table.rows):
+        yield f"--all: {more} more, which repeat a number, are of other sets, or of methods that ours has not"
+
+
 def _details(names: list[str], folder: Path | None) -> Iterator[str]:
-    """Give every printed value of the sets, the author's runs over splits, and what the rules find in the sets."""
+    """Give the author's runs over splits, and what the rules find in the sets."""
     for name in names:
-        yield f"\n{name}, as printed:"
-        yield from (f"    {one.column}: {in_words(one)}" for one in printed() if one.set == name)
-        yield f"the author's splits (margins: RMSE {margin(name, 'rmse'):.2g}, LL {margin(name, 'll'):.2g}):"
+        yield f"\n{name}, the author's splits (margins: RMSE {margin(name, 'rmse'):.2g}, LL {margin(name, 'll'):.2g}):"
         for run in dict.fromkeys(run for run, its, _ in author() if its == name):
             found = {metric: spread(run, name, metric) for metric in ("rmse", "ll")}
             numbers = (

@@ -56,6 +56,10 @@ class Column(TomlTable, frozen=True, kw_only=True):
     unlike: str = ""
     note: str = ""
 
+    def epochs_of(self, name: str) -> int:
+        """Return the epochs of a set's training; 0 if they are not stated."""
+        return self.epochs_protein if name.startswith("protein") else self.epochs
+
     def splits_of(self, name: str) -> int:
         """Return over how many splits of a set its values are means; 0 if that is not stated."""
         return facts()[name].splits if self.splits == "author" and name in facts() else self.n_splits

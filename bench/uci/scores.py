@@ -6,12 +6,19 @@ ensemble, draws of a posterior. A single network or a closed form has S = 1. All
 
 from __future__ import annotations
 
+import csv
+import io
 import math
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+
+from bench.core.errors import DataCorrupt
+from bench.core.files import read_file
+from bench.uci.data import facts_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -22,6 +29,7 @@ LEVELS = (50, 90, 95)  # per cent, of central intervals
 QUANTILES = np.arange(1, 20) / 20
 NODES = 100  # Gaussians of a row's mixture from which its CRPS is computed
 AT_ONCE = 1 << 21  # numbers of draws
+LARGEST = 1 << 28  # bytes of a table
 
 METRICS = {
     "rmse": "root of the mean squared error of the mean of all draws",
@@ -43,6 +51,14 @@ class Fit(NamedTuple):
     epochs: int
     split: int
     seed: int  # of the training
+
+
+class Run(NamedTuple):
+    """What was trained on every split of a set."""
+
+    set: str
+    method: str
+    epochs: int
 
 
 class RowScores(NamedTuple):
@@ -149,7 +165,28 @@ def tidy(found: Iterable[tuple[Fit, Mapping[str, float]]]) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=[*Fit._fields, "metric", "value"])
 
 
-def by_split(table: pd.DataFrame, metric: str) -> dict[int, float]:
-    """Return the value of each split, the mean over training seeds, of a table's part that has one set and method."""
-    found = table[table["metric"] == metric].groupby("split")["value"].mean()
-    return dict(zip(found.index.tolist(), found.tolist(), strict=True))
+def stored(root: Path) -> dict[Run, dict[str, dict[int, dict[int, float]]]]:
+    """Return the runs of a results folder that have every split of their set, and all passes.
+
+    By set, method and epochs; then, by metric and training seed, the number of each split.
+
+    Raises:
+        DataCorrupt: a file is no such table.
+    """
+    found: dict[Run, dict[str, dict[int, dict[int, float]]]] = {}
+    for path in sorted((root / "uci").glob("*.csv")):
+        try:
+            for row in csv.DictReader(io.StringIO(read_file(path, LARGEST).decode())):
+                if not row["recipe"]:
+                    run = Run(row["set"], row["method"], int(row["epochs"]))
+                    seeds = found.setdefault(run, {}).setdefault(row["metric"], {})
+                    seeds.setdefault(int(row["seed"]), {})[int(row["split"])] = float(row["value"])
+        except (KeyError, TypeError, ValueError) as error:
+            raise DataCorrupt(f"{path} is no table of scores; remove it, and `run` makes it again") from error
+    whole = {run: {metric: _whole(run.set, seeds) for metric, seeds in its.items()} for run, its in found.items()}
+    return {run: its for run, its in whole.items() if any(its.values())}
+
+
+def _whole(name: str, seeds: Mapping[int, dict[int, float]]) -> dict[int, dict[int, float]]:
+    every = set(range(facts_of(name).splits))
+    return {seed: splits for seed, splits in sorted(seeds.items()) if set(splits) == every}

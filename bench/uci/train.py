@@ -30,7 +30,7 @@ from bench.core.text import duration
 from bench.uci.data import Floats, Regression, SetFacts, Split, facts_of, load, standardise, validation
 from bench.uci.dropout import LARGEST, LENGTH_SCALE, Batch, Network, Parts, State, keras_decay
 from bench.uci.ensembles import Ensembles
-from bench.uci.scores import Fit, by_split, scores, tidy
+from bench.uci.scores import Fit, scores, tidy
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -152,21 +152,6 @@ def ensemble(data: Regression, hidden: int, epochs: int, seed: int) -> list[dict
     mean, variance = networks.predict(rows.test)
     mean, variance = mean * rows.sd[:, None, None] + rows.mean[:, None, None], variance * rows.sd[:, None, None] ** 2
     return [scores(*one) for one in zip(mean, variance, rows.targets, strict=True)]
-
-
-def runs(root: Path, method: str, epochs: int) -> dict[tuple[str, str], dict[int, dict[int, float]]]:
-    """Return the stored runs with all splits and passes, as `verdicts.judge_column` takes them.
-
-    By set and metric, then by training seed, the number of each split.
-    """
-    found: dict[tuple[str, str], dict[int, dict[int, float]]] = {}
-    for path in sorted((root / "uci").glob(f"*-{method}-{epochs}-*.csv")):
-        table = _table(path)
-        name, seed = str(table["set"].iloc[0]), int(table["seed"].iloc[0])
-        if set(table["recipe"]) == {""} and table["split"].nunique() == facts_of(name).splits:
-            for metric in dict.fromkeys(table["metric"]):
-                found.setdefault((name, metric), {})[seed] = by_split(table, metric)
-    return found
 
 
 def prepare(data: Regression, splits: Sequence[Split]) -> Prepared:

@@ -48,6 +48,7 @@ from bench.uci.published import (
     tables,
     unit,
 )
+from bench.uci.scores import Run
 
 MARGIN_RUN = "grid2018"
 MARGIN_SHARE = 0.1
@@ -76,6 +77,14 @@ class TableVerdict:
     margin: float | None = None
     by_split: PairedSplits | None = None
 
+    @property
+    def distance(self) -> float | None:
+        """Return our mean minus the nearest number that prints so, in the printed quantity; None without runs."""
+        if self.ours.mean is None:
+            return None
+        report = reported(self.printed)
+        return self.printed.of(self.ours.mean - min(max(self.ours.mean, report.low), report.high))
+
 
 def margin(name: str, metric: str) -> float | None:
     """Return the difference that would matter in a set's RMSE or log-likelihood (rmse, ll); None for other sets."""
@@ -92,21 +101,29 @@ def metric_of(one: Printed, column: Column) -> str | None:
 
 def in_words(one: Printed) -> str:
     """Say what a printed value truly is."""
+    return ", ".join([with_kind(one), *what_it_is(one)])
+
+
+def with_kind(one: Printed) -> str:
+    """Return a printed value, and its error with what that is."""
+    text = f"{one.quantity} {one.value}"
+    return f"{text} +- {one.error} ({_kind(one, tables().columns[one.column])})" if one.error else text
+
+
+def what_it_is(one: Printed) -> tuple[str, str, str, str]:
+    """Return, of a printed value, its splits, of what it is, its epochs, and by which rows settings were chosen."""
     column = tables().columns[one.column]
-    epochs = column.epochs_protein if one.set.startswith("protein") else column.epochs
-    likelihood = {"mixture": "mixture", "gaussian": "one Gaussian"}.get(column.likelihood, "likelihood not stated")
-    n_splits = column.splits_of(one.set)
-    parts = [
-        f"{one.quantity} {one.value}",
-        f"over {n_splits} splits ({column.splits})" if n_splits else "splits not stated",
-        f"+- {one.error}: {_kind(one, column)}" if one.error else "no error",
-        {"mean": "of the mean", "one network": "of one network"}.get(column.prediction, column.prediction)
-        if one.metric == "rmse"
-        else likelihood,
+    n_splits, epochs = column.splits_of(one.set), column.epochs_of(one.set)
+    if one.metric == "rmse":
+        of = {"mean": "of the mean", "one network": "of one network"}.get(column.prediction, column.prediction)
+    else:
+        of = {"mixture": "mixture", "gaussian": "one Gaussian"}.get(column.likelihood, "likelihood not stated")
+    return (
+        f"{n_splits} splits ({column.splits})" if n_splits else "splits not stated",
+        of,
         f"{epochs} epochs" if epochs else "epochs not stated",
         f"tuned: {column.tuned}",
-    ]
-    return ", ".join(parts)
+    )
 
 
 def _kind(one: Printed, column: Column) -> str:
@@ -116,7 +133,7 @@ def _kind(one: Printed, column: Column) -> str:
     if column.error in ("se", "sd"):
         return column.error
     kind = kind_by_size(other for other in printed() if other.column == one.column)
-    return "unclear" if kind is None else f"of the size of a {kind}"
+    return "unclear" if kind is None else f"{kind}?"
 
 
 def printed_sd(one: Printed, column: Column) -> float | None:
@@ -124,7 +141,7 @@ def printed_sd(one: Printed, column: Column) -> float | None:
     kind = _kind(one, column)
     if not one.error or kind == "unclear":
         return None
-    return float(one.error) * (math.sqrt(column.splits_of(one.set)) if kind.endswith("se") else 1.0)
+    return float(one.error) * (math.sqrt(column.splits_of(one.set)) if kind.startswith("se") else 1.0)
 
 
 def reported(one: Printed) -> Reported:
@@ -139,6 +156,16 @@ def reported(one: Printed) -> Reported:
     may_be_cut = is_cut or (not is_known and one.column.partition(".")[0] in sources)
     low, high = size - (0 if is_cut else last / 2), size + (last if may_be_cut else last / 2)
     return Reported(-high, -low) if math.copysign(1.0, one.number) < 0 else Reported(low, high)
+
+
+def judge_all(found: Mapping[Run, Mapping[str, Runs]]) -> list[TableVerdict]:
+    """Judge every printed value by the runs, as `scores.stored` gives, of its column's method and epochs."""
+    verdicts = []
+    for name, column in tables().columns.items():
+        chosen = [run for run in found if (run.method, run.epochs) == (column.method, column.epochs_of(run.set))]
+        ours = {(run.set, metric): its for run in chosen for metric, its in found[run].items()}
+        verdicts += judge_column(name, ours)
+    return verdicts
 
 
 def judge_column(name: str, ours: Mapping[tuple[str, str], Runs]) -> list[TableVerdict]:

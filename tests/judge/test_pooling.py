@@ -16,9 +16,8 @@ from bench.judge.claims import match
 from bench.judge.comparison import CANNOT_TELL, CONFIRMED
 from bench.judge.samples import MissingValue, Samples
 from bench.judge.shorter import siblings
-from bench.judge.stats.on_scale import on_scale
+from bench.judge.stats.on_scale import on_scale, pool
 from bench.judge.stats.places import Rank, places, rank_correlation
-from bench.judge.stats.pooling import pool
 from bench.judge.stats.rule import judge_one
 from bench.judge.stats.verdicts import judge
 from bench.show.reasoning import explain

@@ -16,7 +16,7 @@ from scipy import stats
 from bench.core.errors import ConfigError, DataCorrupt, DataMissing
 from bench.data import fetching
 from bench.uci import data
-from bench.uci.scores import METRICS, NODES, Fit, by_split, condensed, crps, scores, tidy
+from bench.uci.scores import METRICS, NODES, Fit, condensed, crps, scores, tidy
 
 TEXT = b"".join(f"{row} {row * row} {row % 3}\n".encode() for row in range(20))
 RECIPE = np.random.RandomState(1)
@@ -294,4 +294,3 @@ def test_the_table_has_a_row_for_each_score():
     table = tidy((fit, {"rmse": 1.0 + fit.split + 0.5 * fit.seed, "crps": 0.0}) for fit in fits)
     assert list(table.columns) == ["set", "method", "recipe", "epochs", "split", "seed", "metric", "value"]
     assert len(table) == 8
-    assert by_split(table, "rmse") == {0: 1.25, 1: 2.25}

@@ -256,7 +256,7 @@ def test_the_command_lists_the_sets_and_shows_one(capsys, monkeypatch):
     assert main(["uci", "energy", "--json"]) == 0
     (row,) = json.loads(capsys.readouterr().out)
     assert (row["rows"], row["splits"]) == (768, 20)
-    assert "+- 0.06: sd" in row["printed"]["readme2018.grid rmse"]
+    assert any("rmse 0.54 +- 0.06 (sd), 20 splits" in one["what it is"] for one in row["values"])
     assert main(["uci", "energy"]) == 0
     shown = capsys.readouterr().out
     assert "its cap is -1.063" in shown

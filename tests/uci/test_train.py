@@ -10,11 +10,12 @@ pytest.importorskip("numba")
 
 from bench.cli.main import main
 from bench.core.errors import ConfigError, DataCorrupt
+from bench.uci import scores as scores_module
 from bench.uci import train
 from bench.uci.data import Regression, Split, facts, standardise, validation
 from bench.uci.dropout import Batch, Network, Parts, keras_decay
 from bench.uci.ensembles import Ensembles
-from bench.uci.scores import METRICS, scores
+from bench.uci.scores import METRICS, scores, stored
 from bench.uci.train import FURTHER, How, linear, run_set
 
 RATES, TAUS = (0.005, 0.1), (0.2, 2.0)
@@ -218,16 +219,22 @@ def test_an_ensemble_is_scored_in_the_targets_unit(made_up, tmp_path):
 
 
 def test_runs_are_whole_ones_by_set_metric_seed_and_split(made_up, tmp_path, monkeypatch):
-    for seed in (0, 4):
-        table = run_set("yacht", "network", 3, seed, how(tmp_path))
+    tables = {seed: run_set("yacht", "network", 3, seed, how(tmp_path)) for seed in (0, 4)}
     run_set("yacht", "network", 2, 0, how(tmp_path))
     run_set("yacht", "network", 3, 1, how(tmp_path, splits=1))
-    assert train.runs(tmp_path, "network", 3) == {}  # the set is known to have 20 splits
+    run_set("yacht", "mc_dropout_2016", 3, 0, how(tmp_path))  # of 40 passes
+    assert stored(tmp_path) == {}  # the set is known to have 20 splits
     known = train.facts_of("yacht")
-    monkeypatch.setattr(train, "facts_of", lambda name: msgspec.structs.replace(known, splits=2))
-    found = train.runs(tmp_path, "network", 3)
-    assert set(found["yacht", "rmse"]) == {0, 4}
-    assert found["yacht", "rmse"][4] == {split: values(table, split)["rmse"] for split in (0, 1)}
+    monkeypatch.setattr(scores_module, "facts_of", lambda name: msgspec.structs.replace(known, splits=2))
+    found = stored(tmp_path)
+    assert set(found) == {("yacht", "network", 3), ("yacht", "network", 2)}
+    assert set(found["yacht", "network", 3]["rmse"]) == {0, 4}
+    for seed, table in tables.items():
+        expected = {split: values(table, split)["rmse"] for split in (0, 1)}
+        assert found["yacht", "network", 3]["rmse"][seed] == expected
+    (tmp_path / "uci" / "cut.csv").write_text("set,method\nyacht,network\n")
+    with pytest.raises(DataCorrupt, match=r"cut.csv is no table of scores; remove it"):
+        stored(tmp_path)
 
 
 def test_wrong_arguments_are_named(tmp_path):

@@ -192,7 +192,7 @@ def test_cut_digits_stand_for_the_numbers_beyond_them():
     power = reported(values[COLUMN, "power-plant", "ll"])
     assert power[:2] == pytest.approx((-2.81, -2.80))  # tolerance: rounding
     assert power.low < spread("grid2018", "power-plant", "ll").mean < power.high
-    boston = reported(values[COLUMN, "bostonHousing", "rmse"])  # 2.9003 is rounded, and known to be
+    boston = reported(values[COLUMN, "bostonHousing", "rmse"])  # 2.9036 is rounded, and known to be
     assert boston[:2] == pytest.approx((2.895, 2.905))  # tolerance: rounding
     same_table = reported(values["readme2018.bo", "bostonHousing", "rmse"])  # cut or rounded: the splits are not known
     assert same_table[:2] == pytest.approx((2.825, 2.84))  # tolerance: rounding
@@ -210,15 +210,15 @@ def test_a_printed_value_in_words():
     values = {(one.column, one.set, one.quantity): one for one in printed()}
     found = {key: in_words(one) for key, one in values.items()}
     assert found["ensembles2017t1.five", "protein-tertiary-structure", "nll"] == (
-        "nll 2.83, over 5 splits (author), +- 0.02: of the size of a sd, one Gaussian, 40 epochs, tuned: not stated"
+        "nll 2.83 +- 0.02 (sd?), 5 splits (author), one Gaussian, 40 epochs, tuned: not stated"
     )
     assert found[COLUMN, "protein-tertiary-structure", "rmse"] == (
-        "rmse 4.27, over 5 splits (author), +- 0.02: se, of the mean, 2000 epochs, tuned: validation"
+        "rmse 4.27 +- 0.02 (se), 5 splits (author), of the mean, 2000 epochs, tuned: validation"
     )
-    assert "+- 0.06: sd," in found[COLUMN, "energy", "rmse"]  # called se
-    assert "+- 0.01: se, cut," in found[COLUMN, "yacht", "ll"]
-    assert "+- 0.00: sd / sqrt(20)," in found["gal2016t2.4000", "protein-tertiary-structure", "ll"]
-    assert "no error, likelihood not stated, epochs not stated" in found["baselines.ten", "yacht", "nll"]
+    assert "+- 0.06 (sd)," in found[COLUMN, "energy", "rmse"]  # called se
+    assert "+- 0.01 (se, cut)," in found[COLUMN, "yacht", "ll"]
+    assert "+- 0.00 (sd / sqrt(20))," in found["gal2016t2.4000", "protein-tertiary-structure", "ll"]
+    assert "nll 0.73, splits not stated, likelihood not stated, epochs not stated" in found["baselines.ten", "yacht", "nll"]
 
 
 def test_rounded_and_cut_digits():

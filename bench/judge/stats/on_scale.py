@@ -1,6 +1,11 @@
 """A claim on its scale: how far our seeds are from the report, how sharply they judge it, and how many would.
 
-`bench.judge.stats.rule` has the meaning of D, E, h, M and R.
+`bench.judge.stats.rule` has the meaning of D, E, h, M and R. Where Bartlett's test allows, the spread is one of the
+seeds of several recipes of an approach: five seeds of one recipe have four degrees of freedom, which makes every
+interval wide, and other recipes, measured alike, have other means but often the same spread.
+
+Source: Bartlett 1937, Properties of sufficiency and statistical tests, Proc. R. Soc. A 160. It assumes normal seeds and
+finds small differences rarely, so a verdict shows what the claim's own seeds say too.
 """
 
 from __future__ import annotations
@@ -9,6 +14,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 from bench.judge.claims import Claim
 from bench.judge.comparison import (
@@ -26,7 +32,6 @@ from bench.judge.comparison import (
     welch,
 )
 from bench.judge.samples import Samples
-from bench.judge.stats.pooling import Pooled, pool
 from bench.judge.stats.scales import IDENTITY, Scale, ends_on_scale, from_scale, margin_on_scale, scale_of, to_scale
 
 MOST_SEEDS = 10**6  # more seeds than this count as no number of seeds
@@ -198,3 +203,43 @@ def _converted(sample: Samples, scale: Scale) -> Samples | None:
         return sample.converted(lambda value: to_scale(scale, value))
     except ValueError:
         return None
+
+
+class Pooled(NamedTuple):
+    """The standard deviation of the seeds of several recipes, each around its own mean."""
+
+    sd: float
+    freedom: int  # seeds minus recipes
+    n_recipes: int
+    p: float  # of Bartlett's test that all recipes scatter alike
+
+    @property
+    def is_allowed(self) -> bool:
+        """Return whether the recipes may scatter alike."""
+        return self.p > ALPHA
+
+
+def pool(own: Samples, others: Sequence[Samples]) -> Pooled | None:
+    """Return the pooled spread of a recipe's seeds and of other recipes'; None without other recipes.
+
+    Recipes with one seed, or with a failed one, do not count. Seeds that are all equal never scatter like others.
+    """
+    groups = [own, *(one for one in others if one.n > 1 and one.missing_value is None)]
+    if len(groups) == 1:
+        return None
+    parts = [(one.n - 1, (one.sd or 0.0) ** 2) for one in groups]
+    freedom = sum(n for n, _ in parts)
+    variance = sum(n * part for n, part in parts) / freedom
+    return Pooled(math.sqrt(variance), freedom, len(groups), _bartlett(parts, freedom, variance))
+
+
+def _bartlett(parts: Sequence[tuple[int, float]], freedom: int, variance: float) -> float:
+    """Return the p-value of Bartlett's test, from the degrees of freedom and the variance of each group."""
+    if any(part == 0 for _, part in parts):
+        return 0.0
+    from scipy import special  # here: it imports slowly
+
+    statistic = sum(n * math.log(variance / part) for n, part in parts)
+    others = len(parts) - 1
+    correction = 1 + (sum(1 / n for n, _ in parts) - 1 / freedom) / (3 * others)
+    return float(special.chdtrc(others, max(0.0, statistic / correction)))

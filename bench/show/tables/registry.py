@@ -17,7 +17,7 @@ from bench.judge.stats.papers import load_papers
 from bench.plan.registry import group_of
 from bench.show.inputs import Inputs
 from bench.show.table import Table
-from bench.show.tables import lists
+from bench.show.tables import lists, uci
 from bench.show.tables.ablation import SPARE, ablation_table, mistakes_table
 from bench.show.tables.alternatives import alternatives_table, end_results_against
 from bench.show.tables.answer import answer_table
@@ -152,6 +152,12 @@ TABLES = (
     TableKind("papers", "What do papers report? Context, never judged.", lambda _: lists.papers_table(load_papers())),
     TableKind(
         "blundell2015", "Do the numbers of the paper behind the tutorials come out?", lambda m: blundell_table(m.paper)
+    ),
+    TableKind(
+        "uci",
+        "Do the printed values of the UCI table come out?",
+        lambda m: uci.made(m.store.root),
+        "python -m bench run --group uci makes runs",
     ),
     TableKind("audit_*", "Which known mistakes does * make?", _audits, names=lambda: DOCUMENTS),
     TableKind(

@@ -1,0 +1,122 @@
+"""Table `uci`: each printed value of the UCI table beside our runs, with what it truly is and its verdict."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+from bench.core.text import Digits
+from bench.show.reasoning import p_text
+from bench.show.table import EMPTY, Measured, Number, Table
+from bench.uci.published import tables
+from bench.uci.scores import stored
+from bench.uci.verdicts import TableVerdict, in_words, judge_all, margin, what_it_is, with_kind
+
+NAME, TITLE = "uci", "Do the printed values of the UCI table come out?"
+COLUMNS = ("set", "printed in", "printed", "ours", "distance", "outcome", "r", "by split", "p")
+EXPLANATION = (
+    "ours: the mean over splits of each run (one training seed), then mean and standard deviation of the runs, and "
+    "their number. distance: of the nearest number that prints so. sd?: judged by its size. r, by split, p: our "
+    "numbers of each split beside the author's: correlation, mean difference, p of the corrected resampled t."
+)
+SIGNED = Digits(significant=2, signed=True)
+
+
+def judged(root: Path) -> list[TableVerdict]:
+    """Return the verdict on every printed value by the runs of a results folder."""
+    return judge_all(stored(root))
+
+
+def made(root: Path) -> list[Table]:
+    """Return the table of a folder that has runs, with the values that were compared; none for other folders."""
+    found = judged(root)
+    return [uci_table([one for one in found if method_of(one)], found)] if any(one.ours.n for one in found) else []
+
+
+def method_of(one: TableVerdict) -> str:
+    """Return the method of ours that a value is compared with; "" if there is none."""
+    return tables().columns[one.printed.column].method
+
+
+def uci_table(shown: Sequence[TableVerdict], every: Iterable[TableVerdict]) -> Table:
+    """Return a row for each verdict of `shown`, without the set if all have one; the CSV has a line for `every` one."""
+    table = Table(
+        NAME, TITLE, EXPLANATION, COLUMNS, [_row(one) for one in shown], list(_remarks(shown)), lines=csv_lines(every)
+    )
+    return table.without(["set"]) if len({one.printed.set for one in shown}) == 1 else table
+
+
+def folded(found: Iterable[TableVerdict]) -> list[TableVerdict]:
+    """Return the verdicts without those on a number that another column prints of the same thing."""
+    kept: dict[object, TableVerdict] = {}
+    for one in found:
+        value = one.printed
+        key = (value.set, value.metric, value.number, what_it_is(value), method_of(one), one.outcome)
+        if key not in kept or (one.by_split and not kept[key].by_split):
+            kept[key] = one
+    return list(kept.values())
+
+
+def _row(one: TableVerdict) -> list[Number | Measured | str]:
+    value, pairs = one.printed, one.by_split
+    digits = Digits(decimals=len(value.value.partition(".")[2]) + 1)
+    return [
+        value.set,
+        value.column,
+        with_kind(value),
+        Measured(one.ours.converted(value.of), digits) if one.ours.n else EMPTY,
+        EMPTY if one.distance is None else Number(one.distance, SIGNED),
+        f"{one.outcome}, {one.reason}" if one.reason and one.p_adjusted is not None else one.outcome,
+        Number(pairs.correlation, Digits(decimals=2)) if pairs else EMPTY,
+        Number(value.of(pairs.estimate.difference), SIGNED) if pairs else EMPTY,
+        p_text(pairs.corrected_p if pairs else None),
+    ]
+
+
+def _remarks(shown: Sequence[TableVerdict]) -> Iterator[str]:
+    """Say what each column's values are, and why some are not compared."""
+    for column in dict.fromkeys(one.printed.column for one in shown):
+        its = [one for one in shown if one.printed.column == column]
+        facets = zip(*(what_it_is(one.printed) for one in its), strict=True)
+        what = ", ".join(" or ".join(dict.fromkeys(facet)) for facet in facets)
+        why = next((f"; not compared: {one.reason}" for one in its if one.reason and one.p_adjusted is None), "")
+        yield f"{column}: {what}; ours: {method_of(its[0]) or 'none'}{why}"
+
+
+def csv_lines(every: Iterable[TableVerdict]) -> list[dict[str, str | float | None]]:
+    """Return what is known of each value, with plain numbers."""
+    return [
+        {
+            "set": one.printed.set,
+            "column": one.printed.column,
+            "quantity": one.printed.quantity,
+            "value": float(one.printed.value),
+            "error": float(one.printed.error) if one.printed.error else None,
+            "what it is": in_words(one.printed),
+            "method": method_of(one),
+            "ours": None if one.ours.mean is None else one.printed.of(one.ours.mean),
+            "ours sd": one.ours.sd,
+            "ours n": one.ours.n,
+            "distance": one.distance,
+            "margin": margin(one.printed.set, one.printed.metric),
+            "outcome": one.outcome,
+            "reason": one.reason,
+            "adjusted p": one.p_adjusted,
+            "correlation by split": one.by_split.correlation if one.by_split else None,
+            "difference by split": one.printed.of(one.by_split.estimate.difference) if one.by_split else None,
+            "p by split": one.by_split.corrected_p if one.by_split else None,
+        }
+        for one in every
+    ]
+
+
+def counts(found: Iterable[TableVerdict]) -> Iterator[tuple[str, str]]:
+    """Give each column that is compared with a method of ours, and how often each outcome occurs in it."""
+    by_column: dict[str, Counter[str]] = {}
+    for one in found:
+        if method_of(one):
+            by_column.setdefault(one.printed.column, Counter())[one.outcome] += 1
+    for column, outcomes in by_column.items():
+        text = ", ".join(f"{n} {outcome}" for outcome, n in outcomes.items())
+        yield column, f"{text}; ours: {tables().columns[column].method}"
