@@ -108,7 +108,9 @@ def _values(arguments: argparse.Namespace, found: Sequence[TableVerdict]) -> Ite
         and (method_of(one) == arguments.method if arguments.method else arguments.all or method_of(one))
     ]
     table = uci_table(chosen if arguments.all else folded(chosen)[:MOST], found)
-    yield from ("", table, "", table.explanation, *table.remarks)
+    yield from [""]
+    yield table
+    yield from ["", table.explanation, *table.remarks]
     if more := len(chosen) - len(table.rows):
         yield f"--all: {more} more, which repeat a number, are of other sets, or of methods that ours has not"
 

@@ -6,7 +6,7 @@ import sys
 import numpy as np
 import pytest
 
-from bench.judge.audit.libraries import library, numpyro_objectives, tensorflow_objectives
+from bench.judge.audit.libraries import foreign, library, tensorflow_objectives
 from bench.judge.audit.libraries.examples import EXAMPLES
 from bench.judge.audit.libraries.foreign_audits import FOREIGN
 from elbo_audit.errors import MissingLibrary
@@ -141,7 +141,7 @@ def test_a_taken_part_of_a_shuffled_dataset_is_another_part_in_each_epoch():
 
 
 def test_nuts_counts_the_prior_once():
-    objective = made(numpyro_objectives.nuts, False)
+    objective = made(foreign.nuts, False)
     loss, nll = values(objective, objective.batches[0])
     weights = [np.asarray(value, dtype=np.float64) for name, value in objective.parameters.items() if "weights" in name]
     normal = sum((np.square(value) / 2 + math.log(2 * math.pi) / 2).sum() for value in weights)

@@ -218,7 +218,10 @@ def test_a_printed_value_in_words():
     assert "+- 0.06 (sd)," in found[COLUMN, "energy", "rmse"]  # called se
     assert "+- 0.01 (se, cut)," in found[COLUMN, "yacht", "ll"]
     assert "+- 0.00 (sd / sqrt(20))," in found["gal2016t2.4000", "protein-tertiary-structure", "ll"]
-    assert "nll 0.73, splits not stated, likelihood not stated, epochs not stated" in found["baselines.ten", "yacht", "nll"]
+    assert (
+        "nll 0.73, splits not stated, likelihood not stated, epochs not stated"
+        in found["baselines.ten", "yacht", "nll"]
+    )
 
 
 def test_rounded_and_cut_digits():

@@ -3,7 +3,7 @@
 setting         the network, the batches and the seed of all examples in PyTorch
 examples        the examples in words: the library, the text that it follows, the change that makes it an ELBO
 objectives      the examples in PyTorch as code, and their audit, with `objectives_more`
-foreign_audits  the audit of those of `tensorflow_objectives` and `numpyro_objectives`, in the form of `foreign`
+foreign_audits  the audit of those of `tensorflow_objectives` and of NumPyro, in the form of `foreign`
 audited         the file of what was measured
 
 Each example is the objective of the library's README or tutorial, on the network 784-400-400-10 for 60,000 images, at

@@ -8,8 +8,7 @@ from typing import cast
 
 from bench.judge.audit.libraries.audited import LibraryAudit, ObjectiveAudit
 from bench.judge.audit.libraries.examples import Example
-from bench.judge.audit.libraries.foreign import ForeignObjective, Rows
-from bench.judge.audit.libraries.numpyro_objectives import nuts
+from bench.judge.audit.libraries.foreign import ForeignObjective, Rows, nuts
 from bench.judge.audit.libraries.tensorflow_objectives import TENSORFLOW, Network
 from elbo_audit.report import ElboReport
 
