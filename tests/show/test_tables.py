@@ -37,7 +37,7 @@ def full_records(seed: int = 0) -> list[Record]:
 @pytest.mark.parametrize("records", [[], full_records()], ids=["nothing", "a run"])
 def test_every_table_is_there_without_a_silent_blank(records):
     built = all_tables(inputs(records))
-    optional = {"methods", "methods_fashion"}  # of other records
+    optional = {"methods", "methods_fashion", "uci"}  # of other records
     assert {kind.name for kind in TABLES if "*" not in kind.name} - optional <= set(built)
     assert {"answer_linear_bbb", "ablation_mlp", "audit_feldman2018"} <= set(built)
     assert set(built) <= {name for kind in TABLES for name in kind.questions()}
