@@ -204,11 +204,12 @@ class Store:
         write_atomically(path, save(ready, metadata=metadata), self.root)
 
     def read_tensors(
-        self, path: Path, belongs: Callable[[Info], bool] | None = None
+        self, path: Path, belongs: Callable[[Info], bool] | None = None, again: str = AGAIN
     ) -> tuple[dict[str, torch.Tensor], Info] | None:
         """Return tensors and description, or None if the file does not exist or cannot be trusted.
 
-        A warning names a file that cannot be read, whose hash does not fit, or whose description `belongs` refuses.
+        A warning names a file that cannot be read, whose hash does not fit, or whose description `belongs` refuses, and
+        says how it is made `again`.
 
         Raises:
             StoreError: the machine is short of memory or of open files, so that the file may be intact.
@@ -233,7 +234,7 @@ class Store:
         except _BROKEN_TENSORS as error:
             if _is_out_of_resources(error):
                 raise StoreError(f"{path} cannot be read now: {_line(error)}; try again") from error
-            name_once(f"{path.stem} {path} cannot be used: {_line(error)}; {AGAIN}")
+            name_once(f"{path.stem} {path} cannot be used: {_line(error)}; {again}")
             return None
         return tensors, info
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from bench.core import environment
-from bench.core.errors import ConfigError
+from bench.core.errors import ConfigError, StoreError
+from bench.core.locks import Busy, lock
 from bench.core.row_scores import Scores
 from bench.core.score_files import scores_hash
 from bench.interface import Split
@@ -70,25 +71,24 @@ def make(name: str, task: Task, folder: Path, data_dir: Path | None, tell: Tell)
 
     Raises:
         DataMissing, DataCorrupt, MissingFramework: see `tasks.load`.
-        StoreError: the folder cannot be written.
+        StoreError: the folder cannot be written, or another process makes the reference there.
     """
     data = load(task, data_dir)
-    work = _work(folder, name, task)
-    both = [_chain_set(task, data, seed, work, tell) for seed in SEEDS]
-    predicted = [one for _, one in both]
-    arrays = {key: np.concatenate([one.arrays[key] for one in predicted]) for key in predicted[0].arrays}
-    about = About(
-        schema=SCHEMA,
-        task=name,
-        definition=task.definition,
-        arrays=scores_hash(arrays),
-        chain_sets=(both[0][0], both[1][0]),
-        joint_log_loss=joint_log_loss(np.concatenate([one.log_likelihoods for one in predicted])),
-        made=msgspec.structs.replace(environment.describe(torch.get_num_threads()), measured=environment.now()),
-    )
-    reference = Reference(about, arrays)
-    write(folder, name, reference)
-    _remove(work)
+    with _draws(folder, name, task) as work:
+        both = [_chain_set(task, data, seed, work, tell) for seed in SEEDS]
+        predicted = [one for _, one in both]
+        arrays = {key: np.concatenate([one.arrays[key] for one in predicted]) for key in predicted[0].arrays}
+        about = About(
+            schema=SCHEMA,
+            task=name,
+            definition=task.definition,
+            arrays=scores_hash(arrays),
+            chain_sets=(both[0][0], both[1][0]),
+            joint_log_loss=joint_log_loss(np.concatenate([one.log_likelihoods for one in predicted])),
+            made=msgspec.structs.replace(environment.describe(torch.get_num_threads()), measured=environment.now()),
+        )
+        reference = Reference(about, arrays)
+        write(folder, name, reference)
     return reference
 
 
@@ -97,24 +97,27 @@ def one_more_chain(name: str, task: Task, seed: int, folder: Path, data_dir: Pat
 
     Raises:
         ConfigError: the seed is one of the reference's.
+        StoreError: see `make`.
     """
     if seed in SEEDS:
         raise ConfigError(
             f"seed {seed} is that of a chain of the reference; give another one, such as {max(SEEDS) + 1}"
         )
-    data, work = load(task, data_dir), _work(folder, f"check-{name}-{seed}", task)
-    chains = _drawn(task, data, 1, seed, work, tell)
-    found = predict(task.network(data.train.x.shape[1]), chains.draws, data).arrays
-    _remove(work)
-    return found
+    data = load(task, data_dir)
+    with _draws(folder, f"check-{name}-{seed}", task) as work:
+        return predict(task.network(data.train.x.shape[1]), _drawn(task, data, 1, seed, work, tell).draws, data).arrays
 
 
-def _work(folder: Path, name: str, task: Task) -> Path:
-    return folder / UNFINISHED / f"{name}-{task.definition[:8]}"
-
-
-def _remove(work: Path) -> None:
-    shutil.rmtree(work, ignore_errors=True)
+@contextlib.contextmanager
+def _draws(folder: Path, name: str, task: Task) -> Iterator[Path]:
+    """Give the folder of the draws, which no other process has now; remove it unless an error or a kill comes."""
+    work = folder / UNFINISHED / f"{name}-{task.definition[:8]}"
+    try:
+        with lock(work, "draws"):
+            yield work
+            shutil.rmtree(work, ignore_errors=True)
+    except Busy:
+        raise StoreError(f"another process draws in {work}; let it end, or choose another --results") from None
     with contextlib.suppress(OSError):  # another task's draws are there
         work.parent.rmdir()
 

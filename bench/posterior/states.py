@@ -13,7 +13,11 @@ from pathlib import Path
 from torch import Tensor
 
 from bench.core.errors import StoreError
+from bench.core.files import is_there
+from bench.core.folder import name_once
 from bench.core.store import Store, tensor_hash
+
+ANEW = "the sampling begins anew"
 
 
 @dataclass(frozen=True)
@@ -46,12 +50,12 @@ class States:
         self._written_at = time.monotonic()
 
     def read(self) -> State | None:
-        """Return the last state; None if there is none, or if a file is damaged, which a warning names.
+        """Return the last state; None if there is none, or if a file is damaged or missing, which a warning names.
 
         Raises:
             StoreError: it is the state of another sampling.
         """
-        found = self._store.read_tensors(self._folder / "state.safetensors")
+        found = self._store.read_tensors(self._folder / "state.safetensors", again=ANEW)
         if found is None:
             return None
         tensors, info = found
@@ -60,14 +64,17 @@ class States:
                 f"{self._folder} holds the draws of another sampling (task, seed, chains or warm-up); remove it or "
                 "choose another folder"
             )
-        hashes = info.get("draws")
-        parts = []
-        for number, expected in enumerate(hashes if isinstance(hashes, list) else []):
-            part = self._store.read_tensors(self._path(number))
+        hashes, parts = info["draws"], []
+        assert isinstance(hashes, list)  # the file's own hash fits
+        for number, expected in enumerate(hashes):
+            path = self._path(number)
+            part = self._store.read_tensors(path, again=ANEW)
             if part is None or tensor_hash(part[0], "") != expected:
+                if part or not is_there(path):
+                    name_once(f"{path} is missing, or is not the one that the state names; {ANEW}")
                 return None
             parts.append(part[0]["draws"])
-            self._hashes.append(expected)
+        self._hashes = hashes
         return State(tensors, parts)
 
     def _path(self, number: int) -> Path:

@@ -100,18 +100,27 @@ def test_a_damaged_file_is_named_and_made_again(name, damage, tmp_path, caplog):
     path = tmp_path / name
     path.write_bytes(damage(path.read_bytes()))
     found, done = run(tmp_path)
-    assert name in caplog.text
+    assert f"{name} cannot be used" in caplog.text
+    assert len(caplog.records) == caplog.text.count("the sampling begins anew") == 1
     assert len(done) == WARMUP + DRAWS
     assert_same(found, run(None)[0])
-    assert run(tmp_path)[1] == []
+    again, done = run(tmp_path)
+    assert done == []
+    assert_same(again, found)
 
 
-def test_draws_of_another_time_are_not_mixed_in(tmp_path):
-    """An intact file of the same sampling in the wrong place."""
+@pytest.mark.parametrize("has_another", [True, False])
+def test_draws_of_another_time_are_not_mixed_in(has_another, tmp_path, caplog):
+    """An intact file of the same sampling in the wrong place, or none."""
     run(tmp_path)
-    (tmp_path / "draws-0001.safetensors").write_bytes((tmp_path / "draws-0000.safetensors").read_bytes())
-    found, _ = run(tmp_path)
-    assert_same(found, run(None)[0])
+    path = tmp_path / "draws-0001.safetensors"
+    path.unlink()
+    if has_another:
+        path.write_bytes((tmp_path / "draws-0000.safetensors").read_bytes())
+    for _ in range(2):
+        assert_same(run(tmp_path)[0], run(None)[0])
+    (warning,) = caplog.messages
+    assert f"{path} is missing, or is not the one" in warning
 
 
 @pytest.mark.parametrize(

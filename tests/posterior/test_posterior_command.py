@@ -7,6 +7,8 @@ from msgspec import structs
 
 from bench.cli.main import main
 from bench.cli.posterior import drawn
+from bench.core.errors import StoreError
+from bench.core.locks import lock
 from bench.posterior import making, reference, tasks
 from bench.posterior.distance import joint_log_loss
 from bench.posterior.hmc import sample
@@ -123,6 +125,12 @@ def test_a_killed_run_goes_on(folder, tmp_path):
     with pytest.raises(KeyboardInterrupt):
         making.make("tiny", task, tmp_path, None, kill)
     assert reference.read(tmp_path, "tiny", task) is None
+    (work,) = (tmp_path / "unfinished").iterdir()
+    with (
+        lock(work, "draws"),
+        pytest.raises(StoreError, match=r"another process draws in .*; let it end, or choose another --results"),
+    ):
+        making.make("tiny", task, tmp_path, None, lambda *each: None)
     told = []
     found = making.make("tiny", task, tmp_path, None, lambda *each: told.append(each))
     assert {what for what, _, _ in told if "chains" in what} == {"chains of seed 1"}  # those of seed 0 were there
