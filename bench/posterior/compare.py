@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
@@ -35,6 +36,7 @@ from bench.posterior.tasks import DIGITS, TEST, TaskData, load, task_named
 
 TIMES_FLOOR = 2.0
 NOT_RANKED = "within twice the floor: not ranked"
+NO_FLOOR = "no floor: not ranked"
 REFUSED = "the reference is refused: not ranked"
 MEAN, SD = "mean", "sd"
 PERFECT = {TOTAL_VARIATION: 0.0, AGREEMENT: 1.0, WASSERSTEIN: 0.0}  # what the reference has to itself
@@ -64,7 +66,8 @@ def distance(
 
     `bench.task_rows` has the rows to train on and to predict. A distance is the difference between a value and
     the reference's; its floor is that between the reference's two sets of chains. Methods within twice the floor are
-    as near as can be told: they are not ranked.
+    as near as can be told: they are not ranked. The joint log-loss has no floor (NaN): it depends on the number of
+    draws, and the reference's is not kept by chain.
 
     Args:
         predictions: probabilities of the classes [B, K], or of S draws [S, B, K], or their logs, for the digits; or a
@@ -107,7 +110,7 @@ def compared(reference: Reference, data: TaskData, predictions: Given | ArrayLik
     is_refused, rows = bool(refusals(reference)), []
     for name, values in found.items():
         for metric, (value, known) in values.items():
-            apart, floor = abs(value - known), reference.floor[name][metric]
+            apart, floor = abs(value - known), reference.floor[name].get(metric, math.nan)
             rows.append(Row(name, metric, value, known, apart, floor, _note(apart, floor, is_refused)))
     return rows
 
@@ -115,6 +118,8 @@ def compared(reference: Reference, data: TaskData, predictions: Given | ArrayLik
 def _note(apart: float, floor: float, is_refused: bool) -> str:
     if is_refused:
         return REFUSED
+    if math.isnan(floor):
+        return NO_FLOOR
     return NOT_RANKED if apart <= TIMES_FLOOR * floor else ""
 
 

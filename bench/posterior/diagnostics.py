@@ -18,8 +18,8 @@ def split_r_hat(values: Tensor) -> Tensor:
     """Return the split R-hat of values [C, n, ...] with n >= 4 (Gelman et al. 2013, section 11.4), [...].
 
     It is that of ranks neither (Vehtari et al. 2021) nor of weights: probabilities are bounded, so their variances
-    exist, and Izmailov et al. 2021 judge predictions so too. Of an odd number of draws the middle one is left out. A
-    number that never changes has 1; one that is constant in each half of a chain, but not the same, infinity.
+    exist, and Izmailov et al. 2021 judge predictions so too. Of an odd n the middle draw is left out. A number that
+    never changes has 1; one that is constant in each half of a chain, but not the same, infinity.
     """
     return _by_numbers(values, _split_r_hat)
 
@@ -29,7 +29,7 @@ def effective_size(values: Tensor) -> Tensor:
 
     Chains are split into halves. Autocorrelations of all halves together are summed up to the end of Geyer's initial
     monotone sequence (Geyer 1992; Gelman et al. 2013, section 11.5; Vehtari et al. 2021, equations 10 to 13). At most
-    C n log10(C n), as in Stan; a number that never changes has C n.
+    C n log10(C n), as in Stan; a number that never changes has C n. An odd n counts as n - 1: see `split_r_hat`.
     """
     return _by_numbers(values, _effective_size)
 

@@ -31,7 +31,7 @@ from bench.posterior.gradient import Target, one_thread
 from bench.posterior.states import States
 
 TIMES = {"classification": math.pi / 4, "regression": math.pi / 2}  # of a trajectory, before jitter
-LONGEST = 1000  # leapfrogs of a trajectory, while the step is not yet known
+LONGEST = 1000  # leapfrogs of a trajectory, however small the step
 ACCEPTANCE = 0.8
 DIVERGED = 1000.0  # nats by which the energy rises
 DESCENT, DESCENT_RATE = 200, 0.03  # Adam's steps
@@ -74,7 +74,7 @@ class Chains:
 
     @property
     def leapfrogs(self) -> int:
-        """Return all gradients of one chain, with those of the warm-up and of the descent before it."""
+        """Return the gradients of one chain, warm-up and descent included, but not those that look for a first step."""
         return int(self.leapfrog_trace.sum()) + DESCENT + 1
 
 
@@ -110,7 +110,8 @@ def sample(
     Raises:
         StoreError: the folder cannot be written, or holds another sampling.
     """
-    described = [target.fingerprint(), chains, warmup, seed, kept, TIMES[target.network.kind], ACCEPTANCE, DESCENT]
+    described = [target.fingerprint(), chains, warmup, seed, kept, TIMES[target.network.kind]]
+    described += [ACCEPTANCE, LONGEST, DESCENT, DESCENT_RATE]
     states = None if folder is None else States(folder, digest(described), save_s)
     found = states.read() if states else None
     walk = Walk(target, chains, seed) if found is None else Walk.again(target, seed, found.tensors)

@@ -30,6 +30,7 @@ from bench.posterior.reference import (
     ALL,
     DENSITIES,
     ENERGIES,
+    LARGEST_RHAT,
     LEVELS,
     N_CHAINS,
     QUANTILES,
@@ -148,9 +149,8 @@ def _chain_set(task: Task, data: TaskData, seed: int, work: Path, tell: Tell) ->
         step=chains.step,
         gradients=chains.leapfrogs,
         divergences=int(chains.divergences.sum()),
-        rhat=_quantiles(predicted.rhat),
+        rhat=_quantiles({name: np.minimum(one, LARGEST_RHAT) for name, one in predicted.rhat.items()}),
         ess=_quantiles(predicted.ess),
-        joint_log_loss=joint_log_loss(predicted.log_likelihoods),
     )
     return kept, predicted
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import combinations
 from pathlib import Path
 from statistics import fmean
 
@@ -35,6 +36,7 @@ FIRST, SECOND, EVERY = range(N_CHAINS), range(N_CHAINS, 2 * N_CHAINS), range(2 *
 LEVELS = (0.0, 0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 0.999, 1.0)
 """The levels of the quantiles that are kept of R-hat and of the effective sample size."""
 ALL = "all"  # all sets of rows together
+LARGEST_RHAT = 1e9  # a larger one is written so: JSON has no infinity
 QUANTILES, DENSITIES, ENERGIES = "quantiles", "log densities", "energies"
 TOTAL_VARIATION, AGREEMENT = "total variation", "agreement"
 WASSERSTEIN, LOG_LIKELIHOOD, JOINT = "Wasserstein-1", "log-likelihood", "joint log-loss"
@@ -51,11 +53,10 @@ class ChainSet(msgspec.Struct, frozen=True):
     seed: int
     acceptance: list[float]  # of each chain, the mean probability after the warm-up
     step: float  # of a leapfrog, in units of the prior's standard deviation
-    gradients: int  # of one chain, those of the warm-up too
+    gradients: int  # of one chain, see `Chains.leapfrogs`
     divergences: int  # of all chains after the warm-up
     rhat: dict[str, list[float]]  # split R-hat of what is predicted, quantiles at LEVELS, by set of rows and for ALL
     ess: dict[str, list[float]]  # its effective sample size, likewise
-    joint_log_loss: float  # of its draws, nats for ten labels
 
 
 class About(msgspec.Struct, frozen=True):
@@ -66,7 +67,7 @@ class About(msgspec.Struct, frozen=True):
     definition: str  # of the task when it was made
     arrays: str  # `scores_hash` of the predictions
     chain_sets: tuple[ChainSet, ChainSet]
-    joint_log_loss: float  # of all draws
+    joint_log_loss: float  # of all draws, nats for ten labels
     made: Provenance
 
 
@@ -115,10 +116,16 @@ class Reference:
 
     @cached_property
     def floor(self) -> dict[str, Distances]:
-        """Return the distances between the two sets of chains, by set of rows."""
-        one, other = self.about.chain_sets
+        """Return the distances between the two sets of chains, by set of rows.
+
+        The difference of two log-likelihoods may be small by chance: it is the mean over all ways to make two sets of
+        four of the eight chains. The joint log-loss has no floor: it is not kept by chain.
+        """
         found = apart(self, FIRST, self, SECOND)
-        found[self.main[0]][JOINT] = abs(one.joint_log_loss - other.joint_log_loss)
+        if not self.sets:
+            ways = [(half, [one for one in EVERY if one not in half]) for half in combinations(EVERY, N_CHAINS)]
+            moved = [abs(self.log_likelihood(one) - self.log_likelihood(other)) for one, other in ways]
+            found[TEST][LOG_LIKELIHOOD] = fmean(moved)
         return found
 
     def spread(self) -> dict[str, Distances]:

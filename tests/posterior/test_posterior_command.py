@@ -86,18 +86,33 @@ def test_a_reference_has_what_its_chains_predict(folder):
         "digits": (8, 12, 10), "letters": (8, 6, 10), "energies": (8, 12)
     }  # fmt: skip
     target = making.Target(network, data.train.x, data.train.y)
-    chain = sample(target, chains=4, draws=12, warmup=12, seed=1)
+    sets = [sample(target, chains=4, draws=12, warmup=12, seed=seed) for seed in (0, 1)]
+    chain = sets[1]
     logs = network.predict(chain.draws[2], data.sets["letters"].x).double()
     assert np.array_equal(found.arrays["letters"][6], logs.exp().mean(0).half().numpy())
     assert np.array_equal(found.arrays["energies"][6], chain.energies[2].float().numpy())
     one = found.about.chain_sets[1]
     assert (one.seed, one.step, one.gradients) == (1, chain.step, chain.leapfrogs)
     labels = data.sets["digits"].y
-    every = [network.predict(each, data.sets["digits"].x)[:, torch.arange(12), labels] for each in chain.draws]
+    every = [
+        network.predict(each, data.sets["digits"].x)[:, torch.arange(12), labels]
+        for chain in sets
+        for each in chain.draws
+    ]
     # tolerance: log-probabilities of float32 products in blocks of another size: ten labels of a few nats
-    assert one.joint_log_loss == pytest.approx(joint_log_loss(torch.cat(every).double().numpy()), abs=1e-4)
+    assert found.about.joint_log_loss == pytest.approx(joint_log_loss(torch.cat(every).double().numpy()), abs=1e-4)
     assert one.rhat.keys() == {"digits", "letters", "all"}
     assert all(list(values) == sorted(values) for values in (*one.rhat.values(), *one.ess.values()))
+
+
+def test_an_r_hat_that_is_infinite_is_read_again(tmp_path, monkeypatch):
+    """Chains that never move, each at another number."""
+    monkeypatch.setattr(making, "split_r_hat", lambda values: torch.full(values.shape[2:], torch.inf))
+    task = tasks.task_named("tiny")
+    making.make("tiny", task, tmp_path, None, lambda *each: None)
+    found = reference.read(tmp_path, "tiny", task)
+    assert found.about.chain_sets[0].rhat["all"] == [1e9] * len(reference.LEVELS)
+    assert "99.9 % of the split R-hats lie below 1000000000" in reference.refusals(found)[0]
 
 
 def test_rows_in_blocks_predict_the_same(folder, monkeypatch):
