@@ -5,6 +5,7 @@ Kronecker factors, of the last layer with one prior precision, or of all layers 
 precisions maximise the marginal likelihood; a task that asks for a weight decay has given it instead. A draw w of the
 weights predicts f(x) + J(x) (w - w*), the network linearised at its weights w*: the library's predictive "glm", whose
 integral over the logits is here the mean of draws instead of the probit formula.
+With `all_sampled`, a draw predicts with the network of its weights instead: "nn".
 
 Objective (mean per training row, nats): the cross-entropy; the prior comes in afterwards.  Target: the posterior, to
 second order around the network.  Cost: one training, and a pass over the rows for the curvature; an answer is one pass,
@@ -36,7 +37,9 @@ with warnings.catch_warnings():  # modules that the library imports give this wa
     from laplace import Laplace
     from laplace.utils.matrix import Kron
 
-PRIORS = {"last_layer": "scalar", "all": "layerwise"}  # the prior precisions to fit: one, or one a parameter tensor
+SAMPLED = "all_sampled"
+PRIORS = {"last_layer": "scalar", "all": "layerwise", SAMPLED: "layerwise"}
+"""The prior precisions to fit: one, or one a parameter tensor."""
 ROWS_OF_CURVATURE = 1000  # rows of a batch when the curvature is computed
 
 
@@ -46,7 +49,7 @@ class LaplaceNetwork(_methods.Method):
 
     noise: ClassVar[Noise] = "weights"
 
-    weights: str = "last_layer"  # or "all"
+    weights: str = "last_layer"  # or "all", both of the linearised network, or "all_sampled"
 
     def __post_init__(self) -> None:
         """Raise ConfigError on an unknown choice of weights."""
@@ -58,7 +61,12 @@ class LaplaceNetwork(_methods.Method):
 
     def rebuild(self, arrays: Mapping[str, Tensor], task: Task, seed: int) -> Posterior:
         """Return the posterior of a stored network and curvature."""
-        return LaplacePosterior(_methods.layout_of(task), arrays, seed)
+        return self.around(_methods.layout_of(task), arrays, seed)
+
+    def around(self, layout: Layout, arrays: Mapping[str, Tensor], seed: int) -> LaplacePosterior:
+        """Return the posterior of a network and its curvature."""
+        kind = SampledLaplace if self.weights == SAMPLED else LaplacePosterior
+        return kind(layout, arrays, seed)
 
 
 class Curved(_methods.PlainNetworks):
@@ -68,25 +76,27 @@ class Curved(_methods.PlainNetworks):
         """Draw the first weights."""
         super().__init__(recipe, task, ctx)
         n_rows = len(train) if ctx.steps_per_epoch is None else ctx.steps_per_epoch * recipe.batch_size
-        self._drawn, self._precision = recipe.weights, task.weight_decay * task.n_train
+        self._laplace, self._precision = recipe, task.weight_decay * task.n_train
         self._rows = TensorDataset(train.x[:n_rows].cpu(), train.y[:n_rows].cpu())
 
     def posterior(self) -> Posterior:
         """Return the Gaussian around the network as it is now."""
         flat = self.weights()[0]
         prior = {"prior_precision": self._precision} if self._precision else {}
-        found = Laplace(_methods.module_of(self.layout, flat), "classification", self._drawn, "kron", **prior)
+        drawn = self._laplace.weights.removesuffix("_sampled")
+        found = Laplace(_methods.module_of(self.layout, flat), "classification", drawn, "kron", **prior)
         # With a generator of its own, the loader does not draw from the global one.
         found.fit(DataLoader(self._rows, ROWS_OF_CURVATURE, generator=torch.Generator()))
         if not prior:
             with warnings.catch_warnings():
                 warnings.filterwarnings("ignore", message="By default `link_approx` is `probit`")
-                found.optimize_prior_precision(pred_type="glm", method="marglik", prior_structure=PRIORS[self._drawn])
+                structure = PRIORS[self._laplace.weights]
+                found.optimize_prior_precision(pred_type="glm", method="marglik", prior_structure=structure)
         named = {"network": flat, "prior": found.posterior_precision.deltas}
         for index, factors in enumerate(found.H_facs.kfacs):
             named |= {f"factors/{index}/{side}": factor for side, factor in enumerate(factors)}
         arrays = {name: value.detach().cpu().clone().contiguous() for name, value in named.items()}
-        return LaplacePosterior(self.layout, arrays, self.seed)
+        return self._laplace.around(self.layout, arrays, self.seed)
 
 
 class LaplacePosterior(_methods.StoredPosterior):
@@ -120,3 +130,11 @@ class LaplacePosterior(_methods.StoredPosterior):
         first = len(layers) - len(self.kept["prior"]) // 2  # a layer has two parameter tensors
         blocks = [linearised(block, layers, changes, first) for block in torch.split(x, _dense.ROWS_AT_A_TIME)]
         return Categorical(torch.log_softmax(torch.cat(blocks, dim=1), 2))
+
+
+class SampledLaplace(_methods.DrawnNetworks, LaplacePosterior):
+    """The same Gaussian, of which each draw is a network that is not linearised."""
+
+    def network(self, draw: int) -> Tensor:
+        """See `_methods.DrawnNetworks`."""
+        return self.kept["network"] + self.change(draw)

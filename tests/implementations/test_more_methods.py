@@ -1,9 +1,11 @@
-"""Methods of libraries against their formulas by hand: a step of IVON."""
+"""Methods of libraries against their formulas by hand: a step of IVON, a network of the sampled Laplace."""
 
 import dataclasses
 
+import pytest
 import torch
 
+from bench.core.streams import normals_
 from bench.interface import Task
 from implementations._kernels.layout import Layout
 from tests.close import DOUBLE
@@ -35,3 +37,38 @@ def test_a_step_of_ivon_is_that_of_the_paper():
     mu = start["mu"] - 0.2 * (0.3 + 0.1) * (gradient + 0.1 * start["mu"]) / (h + 0.1)
     torch.testing.assert_close(end["sigma"], 1 / (40 * (h + 0.1)).sqrt(), rtol=DOUBLE, atol=0)
     torch.testing.assert_close(end["mu"], mu, rtol=DOUBLE, atol=DOUBLE)
+
+
+@pytest.mark.usefixtures("float64")
+def test_a_draw_of_the_sampled_laplace_is_the_network_of_the_normal_of_its_precision():
+    """A draw is w* + A^(-1/2) z, where A has a block for each tensor: the product of its factors, plus its prior."""
+    approach = class_of("laplace")(weights="all_sampled")
+    source = torch.Generator().manual_seed(0)
+    shapes = [part.shape for layer in LAYOUT.layers(torch.zeros(LAYOUT.n_weights)) for part in layer]
+    arrays = {"network": torch.randn(LAYOUT.n_weights, generator=source), "prior": torch.tensor([1.0, 2.0, 3.0, 4.0])}
+    blocks = []
+    for index, shape in enumerate(shapes):
+        roots = [torch.randn(n, n, generator=source) for n in shape]
+        factors = [root @ root.T for root in roots]
+        arrays |= {f"factors/{index}/{side}": factor for side, factor in enumerate(factors)}
+        whole = torch.kron(*factors) if len(factors) == 2 else factors[0]
+        blocks.append(whole + arrays["prior"][index] * torch.eye(len(whole)))
+    precisions, axes = torch.linalg.eigh(torch.block_diag(*blocks))
+    normals = normals_(torch.empty(LAYOUT.n_weights), 5, "draw", 2)
+    flat = arrays["network"] + axes @ (axes.T @ normals / precisions.sqrt())
+    x = torch.randn(7, 5, generator=source)
+    answer = approach.rebuild(arrays, TASK, 5).predict(x, range(2, 3), torch.arange(7))
+    wanted = torch.log_softmax(logits_of(flat, x), 1)
+    torch.testing.assert_close(answer.log_probs[0], wanted, rtol=DOUBLE, atol=DOUBLE)
+
+
+def test_a_sampled_laplace_trains_as_the_linearised_one():
+    train = rows(40, 5, n_outputs=3)
+    fits = [
+        class_of("laplace")(epochs=1, weights=name).fit(train, TASK, context_of(0, torch.float32))
+        for name in ("all", "all_sampled")
+    ]
+    linearised, sampled = (one.arrays() for one in fits)
+    assert all(torch.equal(linearised[name], value) for name, value in sampled.items())
+    answers = [one.predict(train.x, range(2), train.rows).log_probs for one in fits]
+    assert not torch.equal(*answers)
