@@ -20,8 +20,8 @@ from bench.plan.registry import group_of, manifest, source_of
 from bench.run.progress import outcome_text
 from bench.show.inputs import Inputs
 from bench.show.screens.verdict import in_short
+from bench.show.table import MINE
 from bench.show.tables.verdicts import load_short_names
-from bench.show.with_baseline import MINE
 
 if TYPE_CHECKING:
     from bench.run.runner import Result

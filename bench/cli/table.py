@@ -11,16 +11,17 @@ from bench.cli import FAILED, INCOMPLETE, options, reading
 from bench.cli.inputs import inputs_of, warn_of_problems
 from bench.core.errors import ConfigError, check_known
 from bench.core.project import RESULTS
-from bench.data.manifest import ALL_NAMES
+from bench.data.manifest import ALL_NAMES, MEASURED_NAMES
 from bench.show.screens.summary import summary
 from bench.show.table import DATA_SET, Table
 from bench.show.tables.files import update_readme, write_tables
 from bench.show.tables.methods import ON_CLOTHES
 from bench.show.tables.registry import TABLES, all_tables, one_table
 from bench.show.tables.render import render
-from bench.show.terminal import Listing, shown
+from bench.show.terminal import Listing, page, shown
 
 ALL = "all"
+DIGITS = MEASURED_NAMES[0]
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -31,6 +32,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     reading.add_baseline(parser)
     parser.add_argument("--data-set", help="rows of this data set, or all (default: of the first, on the screen)")
     parser.add_argument("--column", action="append", metavar="NAME", help="only this column; may be repeated")
+    parser.add_argument("--row", metavar="TEXT", help="only rows with this text in an entry, such as a name")
     parser.add_argument("--only", choices=("mine",), help="with a table's name: only the rows of your records")
     options.add_wide(parser)
     parser.add_argument("--all", action="store_true", help="every row of a long table, and every data set")
@@ -49,8 +51,9 @@ def _table(arguments: argparse.Namespace) -> int:
                 raise ConfigError(f"--list does not go with {arguments.name or f'--{option}'}; leave one of them out")
         print(shown(Listing("Tables", [question for kind in TABLES for question in kind.questions().items()])))
         return 0
-    if (arguments.data_set or arguments.column) and arguments.name is None:
-        raise ConfigError("--data-set and --column are for one table that is printed; give its name")
+    choices = (arguments.data_set, arguments.column, arguments.row, arguments.all)
+    if any(choices) and arguments.name is None:
+        raise ConfigError("--data-set, --column, --row and --all are for one table that is printed; give its name")
     if arguments.only and (arguments.name is None or arguments.write or arguments.readme):
         raise ConfigError("--only mine is for one table that is printed; give its name")
     if arguments.only and arguments.results.resolve() == RESULTS.resolve():
@@ -79,7 +82,7 @@ def _table(arguments: argparse.Namespace) -> int:
             if not table.rows:
                 conditions = f"profile {arguments.profile}, {arguments.device}, {arguments.precision}"
                 raise ConfigError(f"{arguments.results} has no record with {conditions} for table {table.name}")
-        text = render(_chosen(table, arguments), arguments.format)
+        text = _printed(_chosen(table, arguments), arguments)
     warn_of_problems(inputs)
     made = all_tables(inputs) if arguments.write or arguments.readme else {}
     if arguments.write:
@@ -98,31 +101,38 @@ def _table(arguments: argparse.Namespace) -> int:
     return INCOMPLETE if inputs.problems else 0
 
 
+def _printed(table: Table, arguments: argparse.Namespace) -> str:
+    is_whole = arguments.format != "text" or arguments.all or arguments.data_set == ALL
+    return render(table, arguments.format) if is_whole else page(table)
+
+
 def _chosen(table: Table, arguments: argparse.Namespace) -> Table:
-    """Return the rows and columns that the options choose; by default, the screen shows the first data set."""
+    """Return the rows and columns that the options choose; by default, the screen shows the digits."""
     if arguments.column:
         check_known(f"column of table {table.name}", table.columns, *arguments.column)
         table = table.only([DATA_SET, *arguments.column])
+    if arguments.row:
+        rows = [row for row, texts in zip(table.rows, table.texts(), strict=True) if arguments.row in " ".join(texts)]
+        if not rows:
+            raise ConfigError(f"no row of table {table.name} has the text '{arguments.row}'; --all shows every row")
+        table = replace(table.of_rows(rows), main=None)
     found = _data_sets(table)
     if arguments.data_set and not found:
-        raise ConfigError(f"table {table.name} has no data sets; leave --data-set out")
+        raise ConfigError(f"table {table.name} has no data sets; leave --data-set out, or choose with --row")
     if arguments.data_set not in (None, ALL):
         check_known(f"data set of table {table.name}", [*found, ALL], arguments.data_set)
         return table.of_data_set(arguments.data_set)
-    if arguments.format != "text" or arguments.all or arguments.data_set == ALL:
+    if arguments.format != "text" or arguments.all or arguments.row or arguments.data_set == ALL or len(found) < 2:
         return table
-    if len(found) < 2:
-        return table.shortened("End results alone; --all shows every number, `verdict CLAIM` says why.")
     more = f"Data set {found[0]}; --data-set NAME or {ALL} shows others: {', '.join(found[1:])}."
     first = table.of_data_set(found[0])
     return replace(first, remarks=(more, *first.remarks))
 
 
 def _data_sets(table: Table) -> list[str]:
-    """Return the data sets of a table's rows; none unless all are ours, as in a list of papers."""
-    place = table.columns.index(DATA_SET) if DATA_SET in table.columns else None
-    found = [] if place is None else list(dict.fromkeys(table.text(row[place]) for row in table.rows))
-    return found if set(found) <= set(ALL_NAMES) else []
+    """Return the data sets of a table's rows, digits first; none unless all are ours, as in a list of papers."""
+    found = dict.fromkeys(table.data_sets())
+    return sorted(found, key=lambda name: name != DIGITS) if set(found) <= set(ALL_NAMES) else []
 
 
 def write_and_print_tables(arguments: argparse.Namespace, is_printed: bool) -> None:

@@ -26,8 +26,8 @@ from bench.judge.stats.one_more_run import Rerun, reruns
 from bench.judge.stats.verdicts import Judgement, end_results, judge
 from bench.plan.manifests import DOCUMENTS, GROUPS, ApproachGroup, ApproachManifest
 from bench.plan.registry import group_of, manifests, of_group
-from bench.show.table import Table, sources_of
-from bench.show.with_baseline import GIVEN, MINE, WithBaseline, with_baseline
+from bench.show.table import MINE, Table, sources_of
+from bench.show.with_baseline import GIVEN, WithBaseline, with_baseline
 
 if TYPE_CHECKING:
     import pandas as pd

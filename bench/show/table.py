@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import takewhile
@@ -94,6 +94,7 @@ Entry = Number | Measured | Missing | Linked | str | None
 """One entry of a table. None: nothing belongs there; it is shown as `EMPTY`."""
 EMPTY = "-"
 DATA_SET = "data set"  # name of the column
+MINE = "mine: "  # begins the name of an approach of the user's
 
 
 def of_claim(claim_id: str) -> str:
@@ -112,8 +113,8 @@ def sources_of(entry: Entry) -> tuple[str, ...]:
 
 
 def _marks(table: Table) -> set[str]:
-    """Return what a remark on some rows may begin with: a row's name and kind, or the star of an entry."""
-    names = {" (".join(texts[:2]) + ")" for texts in table.texts()}
+    """Return what a remark on some rows may begin with: a row's name, also with its kind, or the star of an entry."""
+    names = {name for texts in table.texts() for name in (texts[0], " (".join(texts[:2]) + ")")}
     return names | {"*" for texts in table.texts() if any("*" in text for text in texts)}
 
 
@@ -131,9 +132,8 @@ class Table:
     origin: Sequence[str] = ()  # machine, versions and code that made the records
     lines: Sequence[Mapping[str, str | float | None]] = ()  # what the CSV file holds instead of the rows
     spare: tuple[str, ...] = field(default=(), compare=False)  # columns that a narrow screen omits, first one first
-    main: frozenset[str] = field(
-        default=frozenset(), compare=False
-    )  # names of the rows that a screen shows; empty: all
+    main: Callable[[Sequence[Entry]], bool] | None = field(default=None, compare=False)  # rows that a screen shows
+    main_says: str = field(default="", compare=False)  # which rows these are, in a few words
 
     def __post_init__(self) -> None:
         assert all(len(row) == len(self.columns) for row in self.rows), f"a row of table {self.name} has a wrong length"
@@ -185,19 +185,21 @@ class Table:
         rows = tuple(tuple(row[place] for place in kept) for row in self.rows)
         return replace(self, columns=tuple(self.columns[place] for place in kept), rows=rows)
 
+    def data_sets(self) -> list[str]:
+        """Return the data set of each row, or the word at its place if the table has none."""
+        if DATA_SET in self.columns:
+            return [texts[self.columns.index(DATA_SET)] for texts in self.texts()]
+        return [texts[0].partition("/")[0] for texts in self.texts()]
+
     def of_data_set(self, data_set: str) -> Table:
-        """Return the table with the rows of one data set alone, and without the remarks on the other rows."""
-        place = self.columns.index(DATA_SET)
-        kept = replace(self, rows=[row for row in self.rows if row[place] == data_set], lines=())
+        """Return the table with the rows of one data set alone."""
+        return self.of_rows([row for row, name in zip(self.rows, self.data_sets(), strict=True) if name == data_set])
+
+    def of_rows(self, rows: Sequence[Sequence[Entry]]) -> Table:
+        """Return the table with some of its rows alone, and without the remarks on the other rows."""
+        kept = replace(self, rows=rows, lines=())
         gone = _marks(self) - _marks(kept)
         return replace(kept, remarks=[remark for remark in self.remarks if remark.partition(": ")[0] not in gone])
-
-    def shortened(self, remark: str) -> Table:
-        """Return the table with its main rows alone; if it has others, the remark stands before the others."""
-        kept = [row for row in self.rows if not self.main or self.text(row[0]) in self.main]
-        return (
-            replace(self, rows=kept, lines=(), remarks=(remark, *self.remarks)) if len(kept) < len(self.rows) else self
-        )
 
     def only(self, columns: Collection[str]) -> Table:
         """Return the table with some columns: those named, the first, and those of text after it, which name a row."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
+from bisect import bisect_right
 from collections.abc import Sequence
 from typing import NamedTuple, TypeAlias
 
@@ -17,9 +18,10 @@ from rich.text import Text
 
 from bench.core.text import as_called, visible
 from bench.judge.results import without_commits
-from bench.show.table import Table
+from bench.show.table import MINE, Table
 
 GAP, NARROW_GAP = 2, 1  # spaces between two columns of a table; NARROW_GAP if the table is too wide with GAP
+SCREEN, LONGEST = 60, 90  # lines of a long table; a shorter one is whole, as nobody wants to ask again for a few lines
 PIPE = 120  # width of the output in a pipe or a file, unless COLUMNS says otherwise
 STYLES = {"good": "green", "bad": "red", "open": "yellow", "mine": "cyan"}  # by tone
 TONES = {
@@ -36,6 +38,7 @@ ALONE = re.compile(
     re.MULTILINE,
 )
 IN_A_NAME = re.compile(r"(?<=\w)(?=\+[a-z])|(?<=\w[./-])(?=[a-z])")  # places where a long name may be broken
+AT_WORDS = re.compile(rf"{IN_A_NAME.pattern}|(?<=[a-z]_)(?=[a-z])")  # more of them, for what is still too wide
 BETWEEN = re.compile(r"\s+(?!\+-|\(\d+\))")  # spaces between words; "0.5 +-" and "0.1 (2)" count as one word
 NOWHERE = re.compile(r"(?!)")  # an entry stays on one line
 
@@ -74,13 +77,48 @@ def text(table: Table) -> str:
     return shown(table.title, table.caption, "", narrow, *([""] if notes else []), *notes)
 
 
-def brief(table: Table, first: Sequence[str] = ()) -> str:
+def brief(table: Table, first: Sequence[str] = (), whole: Table | None = None) -> str:
     """Return a table for the screen with the caption after the rows, which are single lines if they fit.
 
-    `first`: sentences that say what the rows show.
+    `first`: sentences that say what the rows show; `whole`: the table with all columns, if this one has fewer.
     """
     narrow = narrowed(table, screen().width, NOWHERE)
-    return shown(table.title, *first, "", narrow, "", *_left_out(table, narrow), table.caption, *notes_of(narrow))
+    left_out = _left_out(whole or table, narrow)
+    return shown(table.title, *first, "", narrow, "", *left_out, table.caption, *notes_of(narrow))
+
+
+def page(table: Table) -> str:
+    """Return a table for the screen; of one that is much longer than a screen, the main rows, or as many as fit."""
+    whole = text(table)
+    if _height(whole) <= LONGEST:
+        return whole
+    is_main = table.main or (lambda _: True)
+    rows = [row for row in table.rows if is_main(row) or table.text(row[0]).startswith(MINE)] or table.rows
+    says = f" ({table.main_says})" if len(rows) < len(table.rows) else ""
+    same = _same(table.of_rows(rows))
+    alike = f" The same in all: {'; '.join(f'{column} {same[column]}' for column in same)}." if same else ""
+
+    def first(count: int) -> str:
+        part = table.of_rows(rows[:count]).without(same)
+        fits = _fit(_columns(narrowed(part, screen().width, NOWHERE)), screen().width, NOWHERE)
+        said = f"{count} of {len(table.rows)} rows{says}. --row TEXT shows those with this text, --all every row."
+        return brief(part if fits else part.without(part.spare), [said + alike], table.without(same))
+
+    main = first(len(rows))
+    if _height(main) <= LONGEST:
+        return main
+    return first(max(1, bisect_right(range(1, len(rows)), SCREEN, key=lambda count: _height(first(count)))))
+
+
+def _same(table: Table) -> dict[str, str]:
+    """Return the columns after the first that have one text in all rows, and this text."""
+    columns = zip(table.columns[1:], *(texts[1:] for texts in table.texts()), strict=True)
+    same = {column: texts[0] for column, *texts in columns if len(texts) > 1 and len(set(texts)) == 1}
+    return {column: text for column, text in same.items() if not table.is_numeric(table.columns.index(column))}
+
+
+def _height(printed: str) -> int:
+    return printed.count("\n") + 1
 
 
 def _left_out(table: Table, narrow: Table) -> list[str]:
@@ -147,7 +185,9 @@ def grid(table: Table, console: Console) -> RenderableType:
     wide, each row becomes a list of lines.
     """
     columns = _columns(table)
-    fit = _fit(columns, console.width) or _fit(columns, console.width, re.compile(r"\s+"))
+    ways = ((BETWEEN, IN_A_NAME), (re.compile(r"\s+"), IN_A_NAME), (BETWEEN, AT_WORDS))
+    fits = ((fit, parts) for between, parts in ways if (fit := _fit(columns, console.width, between, parts)))
+    fit, parts = next(fits, (None, IN_A_NAME))
     if fit is None:
         rows = zip(*(texts[1:] for texts in columns), strict=True)
         lines = (Listing(first, list(zip(table.columns[1:], others, strict=True))) for first, *others in rows)
@@ -159,9 +199,14 @@ def grid(table: Table, console: Console) -> RenderableType:
     for place, (column, share) in enumerate(zip(table.columns, shares, strict=True)):
         width = share if place < len(shares) - 1 else None  # Rich gives the last column the remaining width
         made.add_column(
-            Text(column), justify="right" if table.is_numeric(place) else "left", width=width, overflow="fold"
+            Text(_broken(column, share, parts)),
+            justify="right" if table.is_numeric(place) else "left",
+            width=width,
+            overflow="fold",
         )
-    folded = [[_broken(entry, share) for entry in texts[1:]] for texts, share in zip(columns, shares, strict=True)]
+    folded = [
+        [_broken(entry, share, parts) for entry in texts[1:]] for texts, share in zip(columns, shares, strict=True)
+    ]
     for row in zip(*folded, strict=True):
         made.add_row(*map(toned, row))
     return made
@@ -174,7 +219,10 @@ def _columns(table: Table) -> list[list[str]]:
 
 
 def _fit(
-    columns: Sequence[Sequence[str]], width: int, between: re.Pattern[str] = BETWEEN
+    columns: Sequence[Sequence[str]],
+    width: int,
+    between: re.Pattern[str] = BETWEEN,
+    parts: re.Pattern[str] = IN_A_NAME,
 ) -> tuple[int, list[int]] | None:
     """Return the gap between columns and the least width of each column; None if the table does not fit.
 
@@ -182,7 +230,7 @@ def _fit(
     room for the longest part of a name.
     """
     for may_break_names in (False, True):
-        texts_of = [[IN_A_NAME.sub(" ", text) for text in texts] for texts in columns] if may_break_names else columns
+        texts_of = [[parts.sub(" ", text) for text in texts] for texts in columns] if may_break_names else columns
         least = [max(cell_len(part) for text in texts for part in between.split(text)) for texts in texts_of]
         for gap in (GAP, NARROW_GAP):
             if sum(least) + gap * (len(columns) - 1) <= width:
@@ -190,14 +238,14 @@ def _fit(
     return None
 
 
-def _broken(text: str, width: int) -> str:
+def _broken(text: str, width: int, parts: re.Pattern[str]) -> str:
     """Return text in which names that are wider than the column are broken into lines."""
-    return re.sub(r"\S+", lambda found: "\n".join(_lines(found[0], width)), text)
+    return re.sub(r"\S+", lambda found: "\n".join(_lines(found[0], width, parts)), text)
 
 
-def _lines(name: str, width: int) -> list[str]:
+def _lines(name: str, width: int, parts: re.Pattern[str]) -> list[str]:
     lines = [""]
-    for part in IN_A_NAME.split(name):
+    for part in parts.split(name):
         if lines[-1] and cell_len(lines[-1] + part) > width:
             lines.append("")
         lines[-1] += part

@@ -17,9 +17,8 @@ from bench.core.records import Record
 from bench.judge.samples import MissingValue
 from bench.plan.freshness import NOT_RETRAINED, is_stale
 from bench.plan.manifests import ApproachManifest
-from bench.show.table import Entry, Linked, Measured, Table
+from bench.show.table import MINE, Entry, Linked, Measured, Table
 
-MINE = "mine: "
 GIVEN = " (not retrained)"  # ends the name of somebody's trained model that was only scored
 MARK = MissingValue("mine", "measured from your records; what is not marked comes with the suite")
 

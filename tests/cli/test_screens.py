@@ -1,4 +1,4 @@
-"""Screens: short forms of the gate and of verdicts, what a shell completes, the line of a silent command, colours."""
+"""Screens: the short form of the gate, what a shell completes, the line of a silent command, colours."""
 
 import contextlib
 import io
@@ -13,16 +13,12 @@ import threading
 import pytest
 
 from bench.cli import FAILED, INCOMPLETE, waiting
-from bench.cli.main import main, parse
-from bench.cli.table import _chosen
+from bench.cli.main import main
 from bench.cli.waiting import Line, doing, watched
-from bench.core.project import RESULTS
 from bench.judge.stats.rule import OUTCOMES
 from bench.plan.recipes import recipe_names
 from bench.plan.registry import manifests
-from bench.show.inputs import Inputs
 from bench.show.outcomes import tone
-from bench.show.tables.registry import one_table
 from bench.show.terminal import TONES, toned
 from tests.gate_folders import folders, fresh_folder
 
@@ -52,28 +48,6 @@ def test_a_gate_begins_with_the_outcome_and_has_a_line_for_each_trained_run_that
     assert main(command) == INCOMPLETE
     (together,) = [line for line in capsys.readouterr().out.splitlines() if line.startswith("missing")]
     assert together.endswith("(2 checks of mlp/published/common)")
-
-
-@pytest.fixture(scope="module")
-def shipped():
-    return Inputs(RESULTS)
-
-
-@pytest.mark.parametrize("more", [[], ["--all"], ["--format", "csv"], ["--column", "p"]])
-def test_a_screen_of_verdicts_has_the_end_results_and_files_every_number(more, shipped):
-    whole = one_table(shipped, "verdicts")
-    shown = _chosen(whole, parse(["table", "verdicts", *more]))
-    ends, is_short = {verdict.claim.id for verdict in shipped.judgement.ends}, more in ([], ["--column", "p"])
-    assert len(ends) < len(whole.rows) == len(shipped.judgement.verdicts)
-    assert {str(row[0]) for row in shown.rows} == (
-        ends if is_short else {one.claim.id for one in shipped.judgement.verdicts}
-    )
-    assert any("--all shows every number" in remark for remark in shown.remarks) == is_short
-
-
-def test_only_tables_with_main_rows_are_shortened(shipped):
-    table = one_table(shipped, "headline")
-    assert table.shortened("no row is left out") == table
 
 
 @pytest.fixture(scope="module")

@@ -17,6 +17,7 @@ from bench.core.store import Store
 from bench.core.text import as_called
 from bench.judge.ablation.definition import ablation
 from bench.judge.ablation.single_changes import MEASURING
+from bench.judge.stats.papers import load_papers
 from bench.show.inputs import Inputs
 from bench.show.screens.summary import tables_with
 from bench.show.screens.verdict import ROOM_FOR_P, summary_text
@@ -144,7 +145,7 @@ def test_a_gate_fits(terminal, tmp_path, capsys):
 def test_a_pipe_is_as_wide_as_it_says_and_wide_folds_nothing(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("COLUMNS", "80")  # so that monkeypatch restores the variable after --wide has set it
     monkeypatch.delenv("COLUMNS")
-    command = ["table", "papers", "--results", str(tmp_path), "--baseline", "none"]
+    command = ["table", "definitions", "--all", "--results", str(tmp_path), "--baseline", "none"]
     main(command)
     folded = capsys.readouterr().out
     assert_fits(folded, PIPE)
@@ -169,6 +170,13 @@ def test_a_narrow_screen_leaves_out_what_has_no_room_and_says_so(monkeypatch):
     monkeypatch.setenv("COLUMNS", "8")
     assert text(table).splitlines()[3:7] == ["name x", "─" * 8, "a.b. one", "c"]
     assert 'Left out: "y". --wide shows all columns.' in " ".join(text(table).split())
+
+
+def test_a_name_breaks_at_its_words_before_a_row_becomes_a_list(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "13")
+    table = Table("t", "T", "C", ["m", "random_module"], [["a/mean_net", "0.5"], ["a/ece", "0.25"]])
+    lines = ["      random_", "m     module", "─" * 13, "a/    0.5", "mean_", "net", "a/ece 0.25"]
+    assert text(table).splitlines()[3:] == lines
 
 
 def test_what_is_folded_keeps_its_indentation(monkeypatch):
@@ -255,7 +263,7 @@ def test_a_table_shows_the_digits_first_and_what_is_asked_for(lines):
     whole = lines("table refusal --data-set all --column refused")
     assert row.split() in [line.split() for line in whole]
     assert sum(line.startswith("mlp ") for line in whole) > len(rows)
-    assert len(lines("table papers")) > 100  # their data sets are not ours: nothing is left out
+    assert len(lines("table papers --all")) > len(load_papers())  # their data sets are not ours: nothing is left out
 
 
 def test_the_column_that_sorts_a_table_is_never_left_out(tables):

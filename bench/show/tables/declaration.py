@@ -8,7 +8,7 @@ the metric itself; a column names it. A table with logic of its own has a functi
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from bench.core.text import FRACTION, FRACTION_DIFFERENCE, Digits
@@ -104,10 +104,13 @@ class Declaration:
     columns: Sequence[Column]
     truncated: str = ""  # the notes name the reported values of this metric that a document cut off
     spare: tuple[str, ...] = ()  # columns that a narrow screen leaves out, the least important one first
+    main: Callable[[Sequence[Entry]], bool] | None = None  # rows that a screen shows if there are too many
+    main_says: str = ""  # which rows these are
 
     def make(self, inputs: Inputs) -> Table:
         """Return the table."""
         titles = [title for column in self.columns for title in column.titles]
         lines = [[one for column in self.columns for one in column.read(inputs, row)] for row in self.rows(inputs)]
         notes = truncations(claim for claim in inputs.claims if claim.metric == self.truncated)
-        return Table(self.name, self.title, self.caption, titles, lines, notes).of(inputs.results)
+        table = Table(self.name, self.title, self.caption, titles, lines, notes).of(inputs.results)
+        return replace(table, main=self.main, main_says=self.main_says)

@@ -58,7 +58,8 @@ def papers_table(papers: list[Paper]) -> Table:
         + "; ".join(f"{name}: {text} ({counts[name]})" for name, text in OBTAINED.items())
         + "."
     )
-    return Table("papers", "What papers report", caption, columns, rows, [])
+    table = Table("papers", "What papers report", caption, columns, rows, [])
+    return replace(table, main=lambda row: row[columns.index("obtained")] == "read", main_says="read in the source")
 
 
 def cited_records(inputs: Inputs, tables: Iterable[Table]) -> list[Record]:

@@ -149,7 +149,12 @@ TABLES = (
         names=lambda: (one.approach for one in (*chosen(()), *chosen(["blundell_bbb"]))),
         spare=SPARE,
     ),
-    TableKind("papers", "What do papers report? Context, never judged.", lambda _: lists.papers_table(load_papers())),
+    TableKind(
+        "papers",
+        "What do papers report? Context, never judged.",
+        lambda _: lists.papers_table(load_papers()),
+        spare=("note", "runs"),
+    ),
     TableKind(
         "blundell2015", "Do the numbers of the paper behind the tutorials come out?", lambda m: blundell_table(m.paper)
     ),
@@ -161,7 +166,10 @@ TABLES = (
     ),
     TableKind("audit_*", "Which known mistakes does * make?", _audits, names=lambda: DOCUMENTS),
     TableKind(
-        "libraries", "Do other people's libraries train an ELBO?", lambda _: lists.libraries_table(library_audits())
+        "libraries",
+        "Do other people's libraries train an ELBO?",
+        lambda _: lists.libraries_table(library_audits()),
+        spare=("KL after it", "change", "its line", "follows", "version", "prior", "as if N"),
     ),
     TableKind(
         "headlines",
@@ -169,7 +177,9 @@ TABLES = (
         final_numbers_table,
         spare=("unit", "approach", "margin", "difference in margins"),
     ),
-    TableKind("provenance", "Which machines, versions and code made the records?", _provenance),
+    TableKind(
+        "provenance", "Which machines, versions and code made the records?", _provenance, spare=("data", "versions")
+    ),
     TableKind("unfinished", "Which records have no numbers, and why?", lists.unfinished_table),
 )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from bench.core.text import FRACTION, FRACTION_DIFFERENCE, SIX, THREE_DIFFERENCE, Digits, counted
 from bench.core.toml import TomlTable, read_toml
@@ -55,7 +56,8 @@ def verdicts_table(results: Results, judgement: Judgement) -> Table:
         "of the curve."
     )
     ends = frozenset(verdict.claim.id for verdict in judgement.ends)
-    return Table("verdicts", "Which reported numbers reproduce", caption, columns, lines, main=ends).of(results)
+    table = Table("verdicts", "Which reported numbers reproduce", caption, columns, lines).of(results)
+    return replace(table, main=lambda row: str(row[0]) in ends, main_says="end results; `verdict CLAIM` says why")
 
 
 def _line(verdict: Verdict) -> list[Entry]:
