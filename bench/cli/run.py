@@ -35,7 +35,7 @@ def add_run(parser: argparse.ArgumentParser) -> None:
     how = parser.add_mutually_exclusive_group()
     how.add_argument("--quiet", action="store_true", help="no progress")
     how.add_argument("--json", action="store_true", help="every event as a line of JSON instead of progress and tables")
-    parser.set_defaults(action=_run)
+    parser.set_defaults(action=_run, usual=vars(parser.parse_args([])))  # `usual`: for groups that cannot honour all
 
 
 def _run(arguments: argparse.Namespace) -> int:

@@ -11,10 +11,11 @@ from pathlib import Path
 from bench.cli.options import add_results, existing_folder, given_path, say
 from bench.core.errors import ConfigError, DataMissing, check_known
 from bench.core.project import install
+from bench.core.text import duration
 from bench.show.screens.audit import finding_lines
 from bench.show.tables.uci import counts, csv_lines, folded, judged, method_of, uci_table
 from bench.show.terminal import Listing, Part, shown
-from bench.uci.data import facts_of, fetch, load, sets, splits, where
+from bench.uci.data import KEPT_SHARE, TRAIN_SHARE, facts_of, fetch, load, sets, splits, where
 from bench.uci.published import author, printed, spread, tables
 from bench.uci.rules import audit_sets, audit_uci
 from bench.uci.verdicts import TableVerdict, margin
@@ -131,15 +132,21 @@ def _details(names: list[str], folder: Path | None) -> Iterator[str]:
 
 
 def run_group(arguments: argparse.Namespace) -> int:
-    """Train and score every method on every set that is on this machine, with the options of `run`; print the means."""
-    from bench.uci.train import METHODS, How, run_set  # not at the top: to show what is printed does not need them
+    """Train and score methods on the sets that are on this machine, the shortest first; print the means.
 
-    if arguments.approaches or arguments.recipe or arguments.protocol or arguments.device != "cpu":
-        raise ConfigError("--group uci trains its own methods on a CPU; give no approaches, recipes, protocols, device")
+    Names in the place of approaches choose sets and methods.
+    """
+    from bench.uci.train import METHODS, How, place, run_set  # not at the top: who reads what is printed does without
+
+    refuse_others(arguments, "approaches", "profile", "seeds", "threads", "checkpoint_every", "data_dir", "quiet")
     is_short = arguments.profile == "smoke"
     if not is_short and arguments.profile != "full":
         raise ConfigError(f"profile {arguments.profile!r} given; --group uci has smoke and full")
-    names = [name for name in sets() if where(name, arguments.data_dir) is not None]
+    check_known("set or method of --group uci", (*sets(), *METHODS), *arguments.approaches)
+    chosen = [name for name in sets() if name in arguments.approaches]
+    names = [name for name in chosen or sets() if where(name, arguments.data_dir) is not None]
+    if missing := [name for name in chosen if name not in names]:
+        raise DataMissing(f"{missing[0]} is not on this machine; `python -m bench uci {missing[0]} --fetch`")
     if not names:
         raise DataMissing(f"no UCI set is on this machine; `python -m bench uci --fetch`, or `{install('uci')}`")
     usual = How(arguments.results, arguments.data_dir)
@@ -150,18 +157,56 @@ def run_group(arguments: argparse.Namespace) -> int:
         save_every_s=usual.save_every_s if arguments.checkpoint_every is None else arguments.checkpoint_every,
         say=_nothing if arguments.quiet else say,
     )
-    for name, seed in itertools.product(names, arguments.seeds):
-        for method in METHODS:
-            whole = [40] if method == "deep_ensemble" else sorted({40, 400, facts_of(name).epochs})
-            for epochs in (0,) if method == "linear" else (4,) if is_short else whole:
-                table = run_set(name, method, epochs, seed, how)
-                means = table.groupby("metric")["value"].mean()
-                text = (
-                    f"RMSE {means['rmse']:.4g}, LL {means['ll_mixture']:.4g}, mean of {table['split'].nunique()} splits"
-                )
-                say(f"{name}, {method}, {epochs} epochs, seed {seed}: {text}")
+    methods = [one for one in METHODS if one in arguments.approaches] or METHODS
+    runs = {
+        (name, method, epochs, seed): _expected_s(name, method, epochs, how.passes, how.splits)
+        for name, method, seed in itertools.product(names, methods, arguments.seeds)
+        for epochs in ((0,) if method == "linear" else (4,) if is_short else _epochs(name, method))
+    }
+    missing_s = [seconds for run, seconds in runs.items() if not place(*run, how).exists()]
+    how.say(f"{len(missing_s)} of {len(runs)} to train: about {duration(sum(missing_s))} of one quiet core in all")
+    for run in sorted(runs, key=lambda one: runs[one]):
+        name, method, epochs, seed = run
+        table = run_set(*run, how)
+        means = table.groupby("metric")["value"].mean()
+        text = f"RMSE {means['rmse']:.4g}, LL {means['ll_mixture']:.4g}, mean of {table['split'].nunique()} splits"
+        say(f"{name}, {method}, {epochs} epochs, seed {seed}: {text}")
     say(f"the rows are in {arguments.results / 'uci'}")
     return 0
+
+
+def refuse_others(arguments: argparse.Namespace, *taken: str) -> None:
+    """Raise ConfigError if `run` was given an option that its group cannot honour, besides --group and --results."""
+    usual, honoured = arguments.usual, {*taken, "group", "results"}
+    if others := [name for name in usual if name not in honoured and getattr(arguments, name) != usual[name]]:
+        text = ", ".join("names of approaches" if name == "approaches" else _option(name) for name in others)
+        allowed = ", ".join(_option(name) for name in (*taken, "results") if name != "approaches")
+        raise ConfigError(f"--group {arguments.group} cannot honour {text}; it takes {allowed}")
+
+
+def _option(name: str) -> str:
+    return "--" + name.replace("_", "-")
+
+
+def _epochs(name: str, method: str) -> tuple[int, ...]:
+    """Return how long a method is trained on a set: as printed, which is half as long for protein."""
+    longest = facts_of(name).epochs
+    return (40,) if method == "deep_ensemble" else (40, longest // 10, longest)
+
+
+def _expected_s(name: str, method: str, epochs: int, passes: int, n_splits: int | None) -> float:
+    """Return the CPU seconds of a run, by the products of its layers, which take .27 to .7 ns each."""
+    known = facts_of(name)
+    rows, size = known.rows * TRAIN_SHARE, known.hidden * (known.features + 3)
+    if method == "linear":
+        return 0.0
+    if method == "deep_ensemble":  # five rates on four fifths of the rows, then one
+        return (n_splits or known.splits) * 5 * (5 * KEPT_SHARE + 1) * epochs * rows * size * 7e-10
+    n = {"mc_dropout_2018": len(known.drop_rates) * len(known.taus), "network": 1, "mc_dropout_2016": 0}[method]
+    seconds = (n * KEPT_SHARE + 1) * epochs * rows * size * 3.2e-10
+    if method != "network":
+        seconds += (n * (1 - KEPT_SHARE) * rows + known.rows - rows) * passes * size * 2.7e-10
+    return (n_splits or known.splits) * seconds
 
 
 def _nothing(text: str) -> None:

@@ -15,7 +15,7 @@ import math
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -24,9 +24,9 @@ import torch
 from bench.core.files import is_there, read_file, write_atomically
 from bench.core.streams import generator, stream_seed, uniforms
 from bench.uci import dropout_loops as loops
+from bench.uci.data import Floats, Regression, Split, standardise
 
 Array = npt.NDArray[np.float32]
-Floats = npt.NDArray[np.float64]
 RATE = 0.001
 LENGTH_SCALE = 0.01  # l of the decay l^2 (1 - p) / (2 N tau)
 LARGEST = 1 << 28  # bytes of a stored state
@@ -54,6 +54,16 @@ class Parts(NamedTuple):
         return Parts(*(np.ascontiguousarray(np.stack(each), dtype=np.float32) for each in zip(*rows, strict=True)))
 
 
+class Prepared(NamedTuple):
+    """Standardised rows of every split, and the target's mean and standard deviation in each."""
+
+    train: Parts
+    test: Parts
+    targets: Floats  # of the test rows, in the target's unit [S, n]
+    mean: Floats
+    sd: Floats
+
+
 class Passes(NamedTuple):
     """What many passes of E networks for n points give, in standardised units."""
 
@@ -62,6 +72,19 @@ class Passes(NamedTuple):
     first: Floats  # [E, n]
     log_density: Floats  # [E, n, K]: of the equal mixture of Gaussians around the passes, nats
     draws: Array  # float32 [E, passes, n], or [E, 0, n]
+
+
+def prepare(data: Regression, splits: Sequence[Split]) -> Prepared:
+    """Standardise each split by its training rows."""
+    x = [standardise(data.x[split.train], data.x[split.test]) for split in splits]
+    y = [standardise(data.y[split.train], data.y[split.test]) for split in splits]
+    return Prepared(
+        Parts.of([(a.train, b.train) for a, b in zip(x, y, strict=True)]),
+        Parts.of([(a.test, b.test) for a, b in zip(x, y, strict=True)]),
+        np.stack([data.y[split.test] for split in splits]),
+        np.array([float(one.mean) for one in y]),
+        np.array([float(one.sd) for one in y]),
+    )
 
 
 def keras_decay(rate: float, tau: float, rows: int, length_scale: float = LENGTH_SCALE) -> float:
@@ -89,6 +112,11 @@ class Batch:
         self._keys = np.stack([self._streams("dropout masks"), self._streams("shuffles")], axis=1)
 
     @property
+    def arrays(self) -> dict[str, Array]:
+        """Return the parameters, and Adam's first and second moments."""
+        return {"parameters": self.parameters, "first": self.first, "second": self.second}
+
+    @property
     def steps_an_epoch(self) -> int:
         """Return the number of batches of an epoch."""
         return math.ceil(self.parts.x.shape[1] / loops.ROWS)
@@ -98,7 +126,8 @@ class Batch:
         stop = self.step + steps
         data = (self.parts.x, self.parts.y, self._part, self._keys, self._dropped, self._decay)
         state = (self.parameters, self.first, self.second)
-        self._in_pieces(lambda a, b: loops.train(*state, *data, self.step, stop, RATE, a, b), threads)
+        count = len(self.networks)
+        in_pieces(lambda a, b: loops.train(*state, *data, self.step, stop, RATE, a, b), count, threads)
         self.step = stop
 
     def predict(
@@ -136,40 +165,66 @@ class Batch:
             np.asarray(precision, np.float64),
             passes,
         )
-        self._in_pieces(
-            lambda a, b: loops.predict(parameters, *points, *given, sums, logs, draws, a, b), threads, length=e
-        )
+        in_pieces(lambda a, b: loops.predict(parameters, *points, *given, sums, logs, draws, a, b), e, threads)
         logs += 0.5 * np.log(precision / (2 * math.pi))[:, None, :]
         return Passes(sums[:, :, 0], sums[:, :, 1], sums[:, :, 2], logs, draws)
 
     def _streams(self, name: str) -> npt.NDArray[np.int64]:
         return np.array([stream_seed(self.seed, name, *network.stream) for network in self.networks], np.int64)
 
-    def _in_pieces(self, work: Callable[[int, int], None], threads: int, length: int | None = None) -> None:
-        """Call work(begin, end) for pieces of the networks; with two threads or more, side by side."""
-        count = len(self.networks) if length is None else length
-        pieces = [(begin, min(begin + AT_ONCE, count)) for begin in range(0, count, AT_ONCE)]
-        if threads == 1:
-            work(0, count)
-            return
-        with ThreadPoolExecutor(threads) as pool:
+
+def in_pieces(work: Callable[[int, int], None], count: int, threads: int) -> None:
+    """Call work(begin, end) for pieces of `count` networks, side by side; Ctrl-C waits for the pieces at work alone."""
+    pieces = [(begin, min(begin + AT_ONCE, count)) for begin in range(0, count, AT_ONCE)]
+    if threads == 1:
+        for piece in pieces:
+            work(*piece)
+        return
+    with ThreadPoolExecutor(threads) as pool:
+        try:
             for done in [pool.submit(work, *piece) for piece in pieces]:
                 done.result()
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
+
+
+class Training(Protocol):
+    """Networks that `State` stores and `train.train` trains; it reads and changes no other attributes."""
+
+    parts: Parts
+    seed: int
+    step: int
+
+    @property
+    def networks(self) -> Sequence[tuple[object, ...]]:
+        """Return what each is."""
+
+    @property
+    def arrays(self) -> dict[str, Array]:
+        """Return parameters and moments, which training changes in place."""
+
+    @property
+    def steps_an_epoch(self) -> int:
+        """Return the number of batches of an epoch."""
+
+    def train(self, steps: int, threads: int = 1) -> None:
+        """Take steps."""
 
 
 class State:
-    """The file with the state of a batch's training. Its hash covers also what the state belongs to."""
+    """The file with the state of a training, and what its networks chose. Its hash covers what the state belongs to."""
 
-    def __init__(self, path: Path, batch: Batch, say: Callable[[str], None]) -> None:
+    def __init__(self, path: Path, of: str, batch: Training, say: Callable[[str], None]) -> None:
+        """Take the definition of the run, its networks before their first step, and who is told of a bad file."""
         self._path, self._batch, self._say = path, batch, say
-        parts = [np.ascontiguousarray(one).tobytes() for one in (*batch.parts, batch.parameters)]
-        code = Path(__file__).with_name("dropout_loops.py").read_bytes()
-        self._of = hashlib.sha256(b"".join([repr((batch.networks, batch.seed)).encode(), code, *parts])).digest()
+        self.chosen = np.full(len(batch.parts.x), -1)  # the index of each part's choice; -1: it has none yet
+        parts = [np.ascontiguousarray(one).tobytes() for one in (*batch.parts, *batch.arrays.values())]
+        self._of = hashlib.sha256(b"".join([repr((of, batch.networks, batch.seed)).encode(), *parts])).digest()
 
     def save(self) -> None:
         """Write the state; an older one stays until the new one is whole."""
-        buffer, batch = io.BytesIO(), self._batch
-        np.savez(buffer, parameters=batch.parameters, first=batch.first, second=batch.second, step=batch.step)
+        buffer = io.BytesIO()
+        np.savez(buffer, step=self._batch.step, chosen=self.chosen, **self._batch.arrays)
         body = buffer.getvalue()
         write_atomically(self._path, hashlib.sha256(self._of + body).digest() + body)
 
@@ -182,6 +237,6 @@ class State:
             self._say(f"{self._path} is damaged or of other networks; training starts anew")
             return
         with np.load(io.BytesIO(content[32:]), allow_pickle=False) as stored:
-            for name in ("parameters", "first", "second"):
-                getattr(self._batch, name)[:] = stored[name]
-            self._batch.step = int(stored["step"])
+            for name, array in self._batch.arrays.items():
+                array[:] = stored[name]
+            self._batch.step, self.chosen = int(stored["step"]), stored["chosen"]

@@ -5,10 +5,11 @@
 - mc_dropout_2016: the drop rate, tau and length scale of 2016, but batches of 128 as in 2018 (the paper's have 32)
 - network: no dropout and no decay; the noise is the error on the last fifth of a network trained on the rest; then a
   new network on the whole part
-- deep_ensemble: see `bench.uci.ensembles`; its 40 epochs begin again if the run is killed
+- deep_ensemble: see `bench.uci.ensembles`; its learning rate is chosen on the last fifth
 - linear: least squares in closed form; variance s^2 (1 + x' (X'X)^-1 x), s^2 by the degrees of freedom
 
-Files, in ROOT/uci: NAME.csv when all splits are done; before, the state of the networks, about once a minute.
+Files, in ROOT/uci: NAME.csv when all splits are done; before, the state of the networks, about once a minute, and after
+each split's choice. A table of another `definition` than today's is trained again.
 """
 
 from __future__ import annotations
@@ -19,31 +20,45 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
+import msgspec
 import numpy as np
 
-from bench.core.environment import usable_threads
-from bench.core.errors import ConfigError, DataCorrupt, check_known
+from bench.core import noise_loops
+from bench.core.canonical import digest
+from bench.core.environment import source_hash, usable_threads
+from bench.core.errors import ConfigError, DataCorrupt, Diverged, check_known
 from bench.core.files import is_there, read_file, remove, write_atomically
 from bench.core.text import duration
-from bench.uci.data import Floats, Regression, SetFacts, Split, facts_of, load, standardise, validation
-from bench.uci.dropout import LARGEST, LENGTH_SCALE, Batch, Network, Parts, State, keras_decay
-from bench.uci.ensembles import Ensembles
-from bench.uci.scores import Fit, scores, tidy
+from bench.uci import dropout, dropout_loops, ensembles
+from bench.uci.data import Regression, SetFacts, Split, facts_of, load, standardise, validation
+from bench.uci.dropout import LARGEST, LENGTH_SCALE, Batch, Network, Prepared, State, Training, keras_decay, prepare
+from bench.uci.ensembles import RATES, Ensembles, best_rates
+from bench.uci.scores import METRICS, Fit, scores, tidy
 
 if TYPE_CHECKING:
     import pandas as pd
 
-METHODS = ("mc_dropout_2018", "mc_dropout_2016", "network", "deep_ensemble", "linear")
+VERSION = 1  # raise it where a change of this file, of the scores or of the random streams changes numbers
 PASSES = 10_000
 FURTHER = {
     "rmse_no_dropout": "RMSE of the network without dropout",
     "drop_rate": "the drop rate that was used",
     "tau": "the precision of the noise that was used, in the inverse square of the target's unit",
+    "learning_rate": "the learning rate, chosen on the last fifth of the split's training part",
+}
+_OF_DROPOUT = (*METRICS, "rmse_no_dropout", "drop_rate", "tau")
+METHODS = {  # what each measures of a split
+    "mc_dropout_2018": _OF_DROPOUT,
+    "mc_dropout_2016": _OF_DROPOUT,
+    "network": _OF_DROPOUT,
+    "deep_ensemble": (*METRICS, "learning_rate"),
+    "linear": tuple(METRICS),
 }
 SAY_EVERY_S = 15.0
 CHUNK_S = 1.0  # least time of a call of the compiled loop, once it is known
+T = TypeVar("T", bound=Training)
 
 
 class How(NamedTuple):
@@ -66,16 +81,6 @@ class Setting(NamedTuple):
     length_scale: float = LENGTH_SCALE
 
 
-class Prepared(NamedTuple):
-    """Standardised rows of every split, and the target's mean and standard deviation in each."""
-
-    train: Parts
-    test: Parts
-    targets: Floats  # of the test rows, in the target's unit [S, n]
-    mean: Floats
-    sd: Floats
-
-
 def run_set(name: str, method: str, epochs: int, seed: int, how: How) -> pd.DataFrame:
     """Train and score a method on every split of a set; what is stored already is read.
 
@@ -88,48 +93,67 @@ def run_set(name: str, method: str, epochs: int, seed: int, how: How) -> pd.Data
 
     Raises:
         ConfigError: unknown name or method, or epochs below 1.
-        DataMissing, DataCorrupt: see `data.load`.
+        DataMissing: see `data.load`.
+        DataCorrupt: as there, or the stored table is damaged.
+        Diverged: a number is not finite.
     """
     check_known("method of the UCI table", METHODS, method)
     if epochs < 1 and method != "linear":
         raise ConfigError(f"{epochs} epochs given; a network needs at least 1")
     epochs = 0 if method == "linear" else epochs
-    data, known = load(name, how.data_dir), facts_of(name)
+    data = load(name, how.data_dir)
     data = data._replace(splits=data.splits[: how.splits])
-    recipe = "" if how.passes == PASSES or not method.startswith("mc_dropout") else f"{how.passes} passes"
+    passes = how.passes if method.startswith("mc_dropout") else PASSES
+    recipe = "" if passes == PASSES else f"{passes} passes"
     fits = [Fit(name, method, recipe, epochs, split, seed) for split in range(len(data.splits))]
-    stem = "-".join([name, method, str(epochs), str(seed), *([f"{how.passes}p"] if recipe else [])])
-    stem += f"-{how.splits}s" if how.splits else ""
-    path = how.root / "uci" / f"{stem}.csv"
+    path = place(name, method, epochs, seed, how)
+    of = definition(name, method, [epochs, seed, passes, len(fits)])
     if is_there(path):
-        return _read_table(path, fits)
-    if method == "linear":
-        found = [linear(data, split) for split in data.splits]
-    elif method == "deep_ensemble":
-        found = ensemble(data, known.hidden, epochs, seed)
-    else:
-        found = _Run(data, known, method, epochs, seed, how, stem).found()
-    table = tidy(zip(fits, found, strict=True))
+        table = _read_table(path, fits)
+        if set(table["definition"]) == {of}:
+            return table
+        how.say(f"{path} is of other data, settings or code; it is trained again")
+    run = _Run(data, facts_of(name), method, epochs, seed, how, path, of)
+    table = tidy(zip(fits, run.found(), strict=True)).assign(definition=of)
+    if not np.isfinite(table["value"]).all():
+        raise Diverged(f"{path.stem}: a score is not finite; another seed may do")
     write_atomically(path, table.to_csv(index=False).encode())
     for stage in ("tuning", "final"):
-        state = path.with_name(f"{stem}.{stage}.state")
+        state = path.with_suffix(f".{stage}.state")
         if is_there(state):
             remove(state, how.root)
     return table
 
 
-def _table(path: Path) -> pd.DataFrame:
-    import pandas as pd
+def place(name: str, method: str, epochs: int, seed: int, how: How) -> Path:
+    """Return the file of a table, which has all splits."""
+    passes = [f"{how.passes}p"] if method.startswith("mc_dropout") and how.passes != PASSES else []
+    splits = [f"{how.splits}s"] if how.splits else []
+    return how.root / "uci" / ("-".join([name, method, str(epochs), str(seed), *passes, *splits]) + ".csv")
 
-    content = io.BytesIO(read_file(path, LARGEST))
-    return pd.read_csv(content, keep_default_na=False, float_precision="round_trip")
+
+def definition(name: str, method: str, numbers: Sequence[int]) -> str:
+    """Return the hash of what a table's numbers come from: data, settings, training code, and other numbers."""
+    ignored = {"title", "note", "package", "sha256_package"}
+    known = {key: value for key, value in msgspec.structs.asdict(facts_of(name)).items() if key not in ignored}
+    code = {"linear": [], "deep_ensemble": [ensembles]}.get(method, [dropout, dropout_loops, noise_loops])
+    return digest([VERSION, known, method, numbers, source_hash([Path(str(one.__file__)) for one in code])])[:16]
 
 
 def _read_table(path: Path, fits: Sequence[Fit]) -> pd.DataFrame:
-    table = _table(path)
-    if list(table.columns) != [*Fit._fields, "metric", "value"] or set(table["split"]) != {fit.split for fit in fits}:
-        raise DataCorrupt(f"{path} is no table of {len(fits)} splits; remove it, and the same command makes it again")
-    return table
+    """Return a stored table, which has every quantity of each fit, in their order, and finite numbers."""
+    import pandas as pd
+
+    content = io.BytesIO(read_file(path, LARGEST))
+    try:
+        table = pd.read_csv(content, keep_default_na=False, float_precision="round_trip")
+        rows = list(table[[*Fit._fields, "metric"]].itertuples(index=False, name=None))
+        is_whole = rows == [(*fit, metric) for fit in fits for metric in METHODS[fit.method]]
+        if is_whole and table["definition"].nunique() == 1 and np.isfinite(table["value"].to_numpy(np.float64)).all():
+            return table
+    except (KeyError, ValueError):  # pandas' own errors are of ValueError
+        pass
+    raise DataCorrupt(f"{path} is no table of {len(fits)} splits; remove it, and the same command makes it again")
 
 
 def linear(data: Regression, split: Split) -> dict[str, float]:
@@ -144,90 +168,92 @@ def linear(data: Regression, split: Split) -> dict[str, float]:
     return scores((points @ weights)[None], variance[None], data.y[split.test])
 
 
-def ensemble(data: Regression, hidden: int, epochs: int, seed: int) -> list[dict[str, float]]:
-    """Return the scores of a deep ensemble on each split."""
-    rows = prepare(data, data.splits)
-    networks = Ensembles(rows.train, hidden, seed)
-    networks.train(epochs)
-    mean, variance = networks.predict(rows.test)
-    mean, variance = mean * rows.sd[:, None, None] + rows.mean[:, None, None], variance * rows.sd[:, None, None] ** 2
-    return [scores(*one) for one in zip(mean, variance, rows.targets, strict=True)]
+class _Run(NamedTuple):
+    """What a method finds on all splits of a set."""
 
-
-def prepare(data: Regression, splits: Sequence[Split]) -> Prepared:
-    """Standardise each split by its training rows."""
-    x = [standardise(data.x[split.train], data.x[split.test]) for split in splits]
-    y = [standardise(data.y[split.train], data.y[split.test]) for split in splits]
-    return Prepared(
-        Parts.of([(a.train, b.train) for a, b in zip(x, y, strict=True)]),
-        Parts.of([(a.test, b.test) for a, b in zip(x, y, strict=True)]),
-        np.stack([data.y[split.test] for split in splits]),
-        np.array([float(one.mean) for one in y]),
-        np.array([float(one.sd) for one in y]),
-    )
-
-
-class _Run:
-    """Networks of all splits of a set with one method."""
-
-    def __init__(
-        self, data: Regression, known: SetFacts, method: str, epochs: int, seed: int, how: How, stem: str
-    ) -> None:
-        self._data, self._known, self._method = data, known, method
-        self._epochs, self._seed, self._how, self._stem = epochs, seed, how, stem
+    data: Regression
+    known: SetFacts
+    method: str
+    epochs: int
+    seed: int
+    how: How
+    path: Path  # of the table
+    of: str  # its definition
 
     def found(self) -> list[dict[str, float]]:
         """Choose the settings, train the final networks and return the scores of each split."""
-        splits, known = self._data.splits, self._known
-        if self._method == "mc_dropout_2016":
+        splits, known = self.data.splits, self.known
+        if self.method == "linear":
+            return [linear(self.data, split) for split in splits]
+        if self.method == "deep_ensemble":
+            return self._ensembles()
+        if self.method == "mc_dropout_2016":
             settings = [Setting(known.drop_rate_2016, known.tau_2016, known.length_scale_2016)] * len(splits)
         else:
             settings = self._chosen()
-        rows = prepare(self._data, splits)
-        batch = self._trained("final", rows, [[one] for one in settings])
-        with ThreadPoolExecutor(self._how.threads) as pool:
+        rows = prepare(self.data, splits)
+        batch, _ = self._networks("final", rows, [[one] for one in settings])
+        with ThreadPoolExecutor(self.how.threads) as pool:
             return list(pool.map(lambda s: self._scores(batch, rows, s, settings[s]), range(len(splits))))
+
+    def _validation(self) -> Prepared:
+        return prepare(self.data, [validation(split.train) for split in self.data.splits])
 
     def _chosen(self) -> list[Setting]:
         """Return the setting of each split that is best on its validation rows."""
-        parts = [validation(split.train) for split in self._data.splits]
-        rows = prepare(self._data, parts)
-        if self._method == "network":
-            batch = self._trained("tuning", rows, [[Setting(0.0, math.inf, 0.0)]] * len(parts))
-            off = batch.predict(rows.test, np.ones((len(parts), 1)), 1, threads=self._how.threads, dropout=False)
+        rows = self._validation()
+        n_parts = len(rows.sd)
+        if self.method == "network":
+            batch, _ = self._networks("tuning", rows, [[Setting(0.0, math.inf, 0.0)]] * n_parts)
+            off = batch.predict(rows.test, np.ones((n_parts, 1)), 1, threads=self.how.threads, dropout=False)
             noise = np.mean((off.mean - rows.test.y) ** 2, axis=1) * rows.sd**2
             return [Setting(0.0, float(1 / one), 0.0) for one in noise]
-        grid = [Setting(rate, tau) for rate in self._known.drop_rates for tau in self._known.taus]
-        batch = self._trained("tuning", rows, [grid] * len(parts))
-        found, said = [], time.monotonic()
-        for split, sd in enumerate(rows.sd):
+        grid = [Setting(rate, tau) for rate in self.known.drop_rates for tau in self.known.taus]
+        batch, state = self._networks("tuning", rows, [grid] * n_parts)
+        said = time.monotonic()
+        for split in np.flatnonzero(state.chosen < 0):
             own = range(split * len(grid), (split + 1) * len(grid))
-            precision = np.array([[one.tau * sd**2] for one in grid])
-            passes = batch.predict(rows.test, precision, self._how.passes, threads=self._how.threads, only=own)
+            precision = np.array([[one.tau * rows.sd[split] ** 2] for one in grid])
+            passes = batch.predict(rows.test, precision, self.how.passes, threads=self.how.threads, only=own)
             likelihood = passes.log_density.mean(axis=(1, 2))  # log(sd) above that in the target's unit, for all alike
-            found.append(grid[int(likelihood.argmax())])
+            state.chosen[split] = likelihood.argmax()
+            state.save()
             if time.monotonic() - said >= SAY_EVERY_S:
                 said = time.monotonic()
-                self._how.say(f"{self._stem}: {split + 1}/{len(parts)} splits validated")
-        return found
+                self.how.say(f"{self.path.stem}: {split + 1}/{n_parts} splits validated")
+        return [grid[k] for k in state.chosen]
 
-    def _trained(self, stage: str, rows: Prepared, settings: Sequence[Sequence[Setting]]) -> Batch:
-        """Return the networks of a stage after all epochs: one for each setting of each split."""
+    def _ensembles(self) -> list[dict[str, float]]:
+        n_parts, hidden, seed = len(self.data.splits), self.known.hidden, self.seed
+        rows = self._validation()
+        tried, _ = self._trained("tuning", Ensembles(rows.train, hidden, seed, [RATES] * n_parts))
+        rates = best_rates(tried, rows.test)
+        rows = prepare(self.data, self.data.splits)
+        members, _ = self._trained("final", Ensembles(rows.train, hidden, seed, [[one] for one in rates]))
+        mean, variance = members.predict(rows.test)
+        mean = mean * rows.sd[:, None, None] + rows.mean[:, None, None]
+        each = zip(mean, variance * rows.sd[:, None, None] ** 2, rows.targets, rates, strict=True)
+        return [{**scores(*its), "learning_rate": rate} for *its, rate in each]
+
+    def _networks(self, stage: str, rows: Prepared, settings: Sequence[Sequence[Setting]]) -> tuple[Batch, State]:
+        """Return the dropout networks of a stage after all epochs: one for each setting of each split."""
         n = rows.train.x.shape[1]
         networks = [
             Network(s, (int(stage == "final"), s, k), one.rate, keras_decay(one.rate, one.tau, n, one.length_scale))
             for s, its in enumerate(settings)
             for k, one in enumerate(its)
         ]
-        batch = Batch(networks, rows.train, self._known.hidden, self._seed)
-        state = State(self._how.root / "uci" / f"{self._stem}.{stage}.state", batch, self._how.say)
+        return self._trained(stage, Batch(networks, rows.train, self.known.hidden, self.seed))
+
+    def _trained(self, stage: str, batch: T) -> tuple[T, State]:
+        state = State(self.path.with_suffix(f".{stage}.state"), self.of, batch, self.how.say)
         state.restore()
-        train(batch, self._epochs, f"{self._stem}, {stage}", state, self._how)
-        return batch
+        train(batch, self.epochs, f"{self.path.stem}, {stage}", state, self.how)
+        return batch, state
 
     def _scores(self, batch: Batch, rows: Prepared, split: int, setting: Setting) -> dict[str, float]:
         precision = np.array([[setting.tau * rows.sd[split] ** 2]])
-        passes = self._how.passes if setting.rate else 1
+        passes = self.how.passes if setting.rate else 1
         draws = batch.predict(rows.test, precision, passes, keep=True, only=[split]).draws[0]
         draws *= np.float32(rows.sd[split])
         draws += np.float32(rows.mean[split])
@@ -241,7 +267,7 @@ class _Run:
         }
 
 
-def train(batch: Batch, epochs: int, title: str, state: State, how: How) -> None:
+def train(batch: Training, epochs: int, title: str, state: State, how: How) -> None:
     """Take the steps of all epochs that are left; say how far it is, and store the state now and then."""
     last, chunk = epochs * batch.steps_an_epoch, 1
     begun, said, saved, first = time.monotonic(), time.monotonic(), time.monotonic(), batch.step

@@ -1,4 +1,4 @@
-"""Two small data sets that replace two large ones in tests, intact or damaged."""
+"""Small data sets that replace large ones in tests: two intact or damaged, and one of the UCI table."""
 
 import contextlib
 import gzip
@@ -12,6 +12,7 @@ import pytest
 from PIL import Image
 
 from bench.data.splits import load_ood
+from bench.uci.data import Regression, Split, facts
 
 # Two images of 28x28 and their labels, instead of Fashion-MNIST.
 PIXELS = np.random.default_rng(0).integers(0, 256, (2, 28, 28), dtype=np.uint8)
@@ -82,3 +83,37 @@ def letters(data_dir=None):
 
 def is_eleven(split):
     return np.array_equal((split.x * 255).round().byte().numpy().tobytes(), LETTER_PIXELS)
+
+
+RATES, TAUS = (0.005, 0.1), (0.2, 2.0)
+N, TRAIN = 60, 50
+
+
+def small_yacht(monkeypatch):
+    """Replace `yacht` by 60 rows of 3 features, 2 splits, a grid of four settings and 5 units; it needs numba."""
+    from bench.uci import train
+
+    rng = np.random.default_rng(5)
+    x = np.column_stack([rng.normal(3, 2, N), rng.normal(-1, 0.1, N), np.full(N, 7.0)])
+    y = 10 + np.sin(x[:, 0]) * 3 + rng.normal(0, 0.7, N)
+    orders = [rng.permutation(N) for _ in range(2)]
+    data = Regression("yacht", x, y, tuple(Split(one[:TRAIN], one[TRAIN:]) for one in orders))
+    old = facts()["yacht"]
+    values = {name: getattr(old, name) for name in old.__struct_fields__}
+    known = type(old)(**(values | {"hidden": 5, "drop_rates": RATES, "taus": TAUS}))
+    monkeypatch.setattr(train, "load", lambda name, folder: data)
+    monkeypatch.setattr(train, "facts_of", lambda name: known)
+    return data
+
+
+def how(path, **more):
+    """Return how to train it in a folder."""
+    from bench.uci.train import How
+
+    return How(path, **({"threads": 1, "passes": 40, "say": lambda text: None} | more))
+
+
+def values(table, split):
+    """Return what a table says of a split."""
+    rows = table[table["split"] == split]
+    return dict(zip(rows["metric"], rows["value"], strict=True))

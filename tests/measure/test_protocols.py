@@ -5,17 +5,38 @@ import math
 import pytest
 import torch
 
-from bench.core.errors import ConfigError, ContractViolation
+from bench.core.errors import ConfigError, ContractViolation, DataMissing
 from bench.core.streams import generator
 from bench.data.manifest import OOD_NAMES
 from bench.interface import Categorical, Gaussian, Posterior, Split
 from bench.judge.claims import load_claims, measured_key
-from bench.measure import measuring, protocols
+from bench.measure import feldman2018, measuring, protocols
 from bench.measure.measuring import block_rows, check_fit, predict_split, shuffled_batches
 from bench.measure.protocols import protocol_of
 from bench.plan.registry import manifest
 from tests.close import DOUBLE, close
 from tests.measure.oracle import N_ROWS, SMOKE, Oracle, make
+
+
+@pytest.fixture
+def rows(monkeypatch):
+    """Replace every data set by fifty rows whose label is in the first pixel, and return these rows."""
+    y = torch.arange(N_ROWS) % 10
+    x = torch.zeros(N_ROWS, 784)
+    x[:, 0] = y / 10
+
+    def split(name, *_):
+        return Split(name, x, y, torch.arange(N_ROWS))
+
+    def outside(name, *_):
+        if name == "notmnist459":
+            raise DataMissing("not there; fetch it")
+        return Split(name, x, torch.full((N_ROWS,), -1), torch.arange(N_ROWS))
+
+    for module in (protocols, feldman2018):
+        monkeypatch.setattr(module, "load_split", split)
+    monkeypatch.setattr(protocols, "load_ood", outside)
+    return split("test10k")
 
 
 @pytest.fixture

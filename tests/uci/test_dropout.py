@@ -1,6 +1,8 @@
 """Dropout networks in one computation: every step and pass against plain PyTorch in float64 with the same masks."""
 
 import math
+import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -12,7 +14,7 @@ pytest.importorskip("numba")
 
 from bench.core.noise import plain_words
 from bench.core.streams import stream_seed
-from bench.uci.dropout import Batch, Network, Parts, keras_decay
+from bench.uci.dropout import Batch, Network, Parts, State, in_pieces, keras_decay
 from bench.uci.dropout_loops import EPSILON, ROWS
 
 U = 2.0**-24  # relative rounding of float32
@@ -85,6 +87,8 @@ def test_every_step_is_that_of_plain_pytorch(d, hidden, n, rate, decay, seed):
     networks = [Network(1, (0, 3), rate, decay), Network(0, (5,), 0.05, decay)]
     parts = data(seed, 2, n, d)
     batch = Batch(networks, parts, hidden, seed)
+    # a unit without inputs is at its bias, where a zero would leave ReLU's slope open
+    batch.parameters[:, hidden * d : hidden * (d + 1)] = np.random.default_rng(seed).normal(0, 0.1, (2, hidden))
     for step in range(2 * batch.steps_an_epoch):
         before = [one.copy() for one in (batch.parameters, batch.first, batch.second)]
         batch.train(1)
@@ -212,3 +216,34 @@ def test_a_mask_has_the_rate_and_keeps_the_mean():
 
 def test_the_decay_is_that_of_the_code_of_2018():
     assert keras_decay(0.05, 0.1, 455) == pytest.approx(1e-4 * 0.95 / (2 * 455 * 0.1), rel=1e-15)  # tolerance: rounding
+
+
+def test_ctrl_c_waits_for_the_pieces_at_work_alone(monkeypatch):
+    begun, go, real = [], threading.Event(), ThreadPoolExecutor.shutdown
+
+    def shutdown(pool, wait=True, *, cancel_futures=False):
+        real(pool, wait=False, cancel_futures=cancel_futures)
+        go.set()
+        real(pool, wait=wait)
+
+    def work(begin, end):
+        begun.append(begin)
+        if begin == 0:
+            raise KeyboardInterrupt
+        assert go.wait(60)
+
+    monkeypatch.setattr(ThreadPoolExecutor, "shutdown", shutdown)
+    with pytest.raises(KeyboardInterrupt):
+        in_pieces(work, 100, 2)
+    assert len(begun) <= 3  # the first, the other thread's, and what the first one's thread took up next
+
+
+def test_a_state_of_another_definition_is_not_taken_up(tmp_path):
+    parts, said, path = data(0, 2, 50, 3), [], tmp_path / "a.state"
+    batch, same, other = (Batch([Network(0, (0,), 0.1, 0.0)], parts, 5, 0) for _ in range(3))
+    state = State(path, "one", batch, said.append)
+    batch.train(3)
+    state.save()
+    State(path, "one", same, said.append).restore()
+    State(path, "another", other, said.append).restore()
+    assert (same.step, other.step, len(said)) == (3, 0, 1)

@@ -1,55 +1,33 @@
 """The methods on made-up sets: settings chosen by validation rows alone, kills and damage, closed forms."""
 
+import re
+
 import msgspec
 import numpy as np
 import pandas as pd
 import pytest
-import torch
 
 pytest.importorskip("numba")
 
 from bench.cli.main import main
+from bench.cli.uci import _epochs
 from bench.core.errors import ConfigError, DataCorrupt
 from bench.uci import scores as scores_module
 from bench.uci import train
-from bench.uci.data import Regression, Split, facts, standardise, validation
+from bench.uci.data import facts, standardise, validation
 from bench.uci.dropout import Batch, Network, Parts, keras_decay
-from bench.uci.ensembles import Ensembles
 from bench.uci.scores import METRICS, scores, stored
-from bench.uci.train import FURTHER, How, linear, run_set
-
-RATES, TAUS = (0.005, 0.1), (0.2, 2.0)
-N, TRAIN = 60, 50
+from bench.uci.train import FURTHER, linear, run_set
+from tests.data.small_sets import RATES, TAUS, TRAIN, how, small_yacht, values
 
 
 @pytest.fixture
 def made_up(monkeypatch):
-    """A set `yacht` of 60 rows, 3 features and 2 splits, with a grid of four settings and 5 units."""
-    rng = np.random.default_rng(5)
-    x = np.column_stack([rng.normal(3, 2, N), rng.normal(-1, 0.1, N), np.full(N, 7.0)])
-    y = 10 + np.sin(x[:, 0]) * 3 + rng.normal(0, 0.7, N)
-    orders = [rng.permutation(N) for _ in range(2)]
-    data = Regression("yacht", x, y, tuple(Split(one[:TRAIN], one[TRAIN:]) for one in orders))
-    old = facts()["yacht"]
-    values = {name: getattr(old, name) for name in old.__struct_fields__}
-    known = type(old)(**(values | {"hidden": 5, "drop_rates": RATES, "taus": TAUS}))
-    monkeypatch.setattr(train, "load", lambda name, folder: data)
-    monkeypatch.setattr(train, "facts_of", lambda name: known)
-    return data
-
-
-def how(path, **more):
-    return How(path, **({"threads": 1, "passes": 40, "say": lambda text: None} | more))
-
-
-def values(table, split):
-    rows = table[table["split"] == split]
-    return dict(zip(rows["metric"], rows["value"], strict=True))
+    return small_yacht(monkeypatch)
 
 
 def test_the_setting_is_the_best_on_the_last_fifth_of_the_training_part(made_up, tmp_path):
     table = run_set("yacht", "mc_dropout_2018", 30, 3, how(tmp_path))
-    assert set(table["metric"]) == {*METRICS, *FURTHER}
     for s, split in enumerate(made_up.splits):
         rows = validation(split.train)
         x = standardise(made_up.x[rows.train], made_up.x[rows.test])
@@ -136,15 +114,106 @@ def test_a_kill_costs_nothing_that_was_stored(made_up, tmp_path, monkeypatch):
     assert any("damaged or of other networks" in text for text in said)
 
 
-def test_what_is_stored_is_read(made_up, tmp_path, monkeypatch):
-    first = run_set("yacht", "network", 3, 0, how(tmp_path))
-    monkeypatch.setattr(Batch, "train", None)
-    again = run_set("yacht", "network", 3, 0, how(tmp_path))
+def test_a_kill_costs_no_choice_that_was_made(made_up, tmp_path, monkeypatch):
+    whole = run_set("yacht", "mc_dropout_2018", 20, 1, how(tmp_path / "a"))
+    validated, real = [], Batch.predict
+
+    def dies(batch, points, precision, passes, **more):
+        if len(more["only"]) == 4:
+            if validated:
+                raise KeyboardInterrupt
+            validated.append(more["only"])
+        return real(batch, points, precision, passes, **more)
+
+    monkeypatch.setattr(Batch, "predict", dies)
+    with pytest.raises(KeyboardInterrupt):
+        run_set("yacht", "mc_dropout_2018", 20, 1, how(tmp_path / "b"))
+
+    def counts(batch, points, precision, passes, **more):
+        validated.append(more["only"])
+        return real(batch, points, precision, passes, **more)
+
+    monkeypatch.setattr(Batch, "predict", counts)
+    assert run_set("yacht", "mc_dropout_2018", 20, 1, how(tmp_path / "b")).equals(whole)
+    assert [list(one) for one in validated if len(one) == 4] == [[0, 1, 2, 3], [4, 5, 6, 7]]
+
+
+@pytest.mark.parametrize("method", train.METHODS)
+def test_what_is_stored_is_read(made_up, tmp_path, monkeypatch, method):
+    first = run_set("yacht", method, 3, 0, how(tmp_path))
+    assert set(first["metric"]) <= {*METRICS, *FURTHER}
+    monkeypatch.setattr(train, "_Run", None)
+    again = run_set("yacht", method, 3, 0, how(tmp_path))
     pd.testing.assert_frame_equal(again, first, check_exact=True)
+
+
+def other_value(value):
+    return lambda lines: [lines[0], re.sub(r"[^,]*,(?=[^,]*$)", f"{value},", lines[1]), *lines[2:]]
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda lines: [],
+        lambda lines: ["set,method"],
+        lambda lines: lines[:1],
+        lambda lines: lines[:-1],
+        lambda lines: lines[: len(lines) // 2],  # the first split alone
+        lambda lines: [*lines[:-1], lines[-2]],
+        lambda lines: [*lines, lines[-1]],
+        lambda lines: [one.replace("yacht", "energy") for one in lines],
+        lambda lines: [one.replace("yacht,network,,3", "yacht,network,40 passes,3") for one in lines],
+        lambda lines: [*lines[:-1], lines[-1][:-30]],
+        lambda lines: ["a,b", "c,d,e,f"],
+        lambda lines: ["\xff\x00"],
+        other_value("nan"),
+        other_value("inf"),
+        other_value("two"),
+    ],
+)
+def test_a_damaged_table_is_named_with_the_remedy(made_up, tmp_path, damage):
+    run_set("yacht", "network", 3, 0, how(tmp_path))
     (path,) = (tmp_path / "uci").glob("*.csv")
-    path.write_text("set,method\n")
-    with pytest.raises(DataCorrupt, match="is no table of 2 splits; remove it"):
+    damaged = "\n".join(damage(path.read_text().splitlines()))
+    assert damaged.strip() != path.read_text().strip()
+    path.write_bytes(damaged.encode("latin1"))
+    with pytest.raises(DataCorrupt, match=r"-0\.csv is no table of 2 splits; remove it, and the same command makes it"):
         run_set("yacht", "network", 3, 0, how(tmp_path))
+
+
+def test_a_table_of_other_data_settings_or_code_is_trained_again(made_up, tmp_path, monkeypatch):
+    first = run_set("yacht", "network", 3, 0, how(tmp_path))
+    made_up.y[:] += 1000
+    known, said = train.facts_of("yacht"), []
+    monkeypatch.setattr(train, "facts_of", lambda name: msgspec.structs.replace(known, sha256="0" * 64))
+    again = run_set("yacht", "network", 3, 0, how(tmp_path, say=said.append))
+    assert any("is of other data, settings or code; it is trained again" in text for text in said)
+    assert not again["value"].equals(first["value"])
+    assert run_set("yacht", "network", 3, 0, how(tmp_path)).equals(again)
+
+
+def test_a_definition_has_data_settings_and_training_code(monkeypatch, tmp_path):
+    changed = tmp_path / "changed.py"
+    changed.write_text("other code")
+
+    def found(method):
+        return train.definition("yacht", method, [40, 0, 10_000, 20])
+
+    before = {method: found(method) for method in train.METHODS}
+    assert len(set(before.values())) == len(before)
+    for module in ("dropout", "dropout_loops", "noise_loops", "ensembles"):
+        with monkeypatch.context() as patch:
+            patch.setattr(getattr(train, module), "__file__", str(changed))
+            moved = {method for method in train.METHODS if found(method) != before[method]}
+        dropout = {"mc_dropout_2018", "mc_dropout_2016", "network"}
+        assert moved == ({"deep_ensemble"} if module == "ensembles" else dropout)
+    known = facts()["yacht"]
+    for more in ({"sha256": "0" * 64}, {"taus": (1.0,)}, {"hidden": 7}):
+        with monkeypatch.context() as patch:
+            patch.setattr(train, "facts_of", lambda name, more=more: msgspec.structs.replace(known, **more))
+            assert all(found(method) != before[method] for method in train.METHODS)
+    monkeypatch.setattr(train, "VERSION", 0)
+    assert all(found(method) != before[method] for method in train.METHODS)
 
 
 def test_linear_regression_is_the_textbooks(made_up, tmp_path):
@@ -164,58 +233,34 @@ def test_linear_regression_is_the_textbooks(made_up, tmp_path):
 def test_run_trains_every_method_on_the_sets_that_are_there(made_up, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr("bench.cli.uci.where", lambda name, folder: tmp_path if name == "yacht" else None)
     words = ["run", "--group", "uci", "--profile", "smoke", "--results", str(tmp_path), "--threads", "1"]
+    assert main([*words, "linear"]) == 0
+    assert "1 of 1 to train: about 0 s of one quiet core in all" in capsys.readouterr().out
+    assert main([*words, "yacht", "linear", "--quiet"]) == 0
+    assert len(list((tmp_path / "uci").glob("*.csv"))) == 1
     assert main(words) == 0
-    assert "yacht, linear, 0 epochs, seed 0: RMSE" in capsys.readouterr().out
+    text = capsys.readouterr().out
+    assert "4 of 5 to train: about " in text
+    assert "yacht, linear, 0 epochs, seed 0: RMSE" in text
     found = pd.concat(pd.read_csv(path) for path in (tmp_path / "uci").glob("*.csv"))
     assert set(found["method"]) == set(train.METHODS)
     assert set(found["split"]) == {0, 1}
-    for more, problem in ((["mlp"], "give no approaches"), (["--profile", "epoch1"], "has smoke and full")):
+    for more, problem in (
+        (["mlp"], "unknown set or method of --group uci 'mlp'"),
+        (["energy"], "energy is not on this machine; `python -m bench uci energy --fetch`"),
+        (["--profile", "epoch1"], "has smoke and full"),
+        (["--json"], "--group uci cannot honour --json; it takes --profile"),
+        (["--all"], "cannot honour --all"),
+        (["--executor", "inline", "--workers", "2"], "cannot honour --executor, --workers"),
+        (["--recipe", "published", "--device", "cuda"], "cannot honour --recipe, --device"),
+        (["--time-limit", "3", "--memory-limit", "5"], "cannot honour --time-limit, --memory-limit"),
+        (["--lacking", "--apart", "--task", "digits"], "cannot honour --apart, --task, --lacking"),
+        (["--precision", "bf16", "--protocol", "published"], "cannot honour --protocol, --precision"),
+    ):
         assert main([*words, *more]) == 2
         assert problem in capsys.readouterr().err
     monkeypatch.setattr("bench.cli.uci.where", lambda name, folder: None)
     assert main(words) == 2
     assert "no UCI set is on this machine" in capsys.readouterr().err
-
-
-def test_an_ensembles_networks_are_plain_ones_trained_by_their_likelihood(made_up):
-    rows = train.prepare(made_up, made_up.splits)
-    wide = Parts(*(np.concatenate([one, one, one], axis=1) for one in rows.train))  # 150 rows: two batches
-    ensembles = Ensembles(wide, 5, 2, torch.float64)
-    weights = [one[7].detach().clone() for one in ensembles.weights]  # network 2 of split 1
-    network = torch.nn.Sequential(torch.nn.Linear(3, 5), torch.nn.ReLU(), torch.nn.Linear(5, 2)).double()
-    with torch.no_grad():
-        for parameter, value in zip(network.parameters(), weights, strict=True):
-            parameter.copy_(value.T if value.shape[0] > 1 else value[0])
-    adam = torch.optim.Adam(network.parameters(), lr=0.01)
-    x, y = (torch.tensor(one[1]).double() for one in wide)
-    for epoch in range(2):
-        for chosen in ensembles.orders(epoch)[7].split(100):
-            mean, raw = network(x[chosen]).unbind(1)
-            variance = torch.nn.functional.softplus(raw) + 1e-6
-            adam.zero_grad()
-            torch.nn.functional.gaussian_nll_loss(mean, y[chosen], variance, eps=1e-12).backward()
-            adam.step()
-    ensembles.train(2)
-    found = ensembles.predict(rows.test)
-    with torch.no_grad():
-        mean, raw = network(torch.tensor(rows.test.x[1]).double()).unbind(1)
-    # tolerance: four steps in float64; Adam's first divides a gradient's rounding by the gradient
-    np.testing.assert_allclose(found[0][1, 2], mean, rtol=1e-8, atol=1e-9)
-    # tolerance: as above
-    np.testing.assert_allclose(found[1][1, 2], torch.nn.functional.softplus(raw) + 1e-6, rtol=1e-8)
-    assert len({tuple(one) for one in ensembles.orders(0)[:, :20].tolist()}) == 10
-
-
-def test_an_ensemble_is_scored_in_the_targets_unit(made_up, tmp_path):
-    table = run_set("yacht", "deep_ensemble", 3, 0, how(tmp_path))
-    rows = train.prepare(made_up, made_up.splits)
-    ensembles = Ensembles(rows.train, 5, 0)
-    ensembles.train(3)
-    mean, variance = (one[1] for one in ensembles.predict(rows.test))
-    y = standardise(made_up.y[made_up.splits[1].train], made_up.y[made_up.splits[1].test])
-    expected = scores(mean * y.sd + y.mean, variance * y.sd**2, made_up.y[made_up.splits[1].test])
-    # tolerance: rounding of float64, and sums of squares whose numbers are near 10
-    assert values(table, 1) == pytest.approx(expected, rel=1e-9)
 
 
 def test_runs_are_whole_ones_by_set_metric_seed_and_split(made_up, tmp_path, monkeypatch):
@@ -235,6 +280,12 @@ def test_runs_are_whole_ones_by_set_metric_seed_and_split(made_up, tmp_path, mon
     (tmp_path / "uci" / "cut.csv").write_text("set,method\nyacht,network\n")
     with pytest.raises(DataCorrupt, match=r"cut.csv is no table of scores; remove it"):
         stored(tmp_path)
+
+
+def test_a_full_run_has_the_printed_epochs_of_each_set():
+    assert _epochs("yacht", "network") == (40, 400, 4000)
+    assert _epochs("protein-tertiary-structure", "mc_dropout_2016") == (40, 200, 2000)
+    assert _epochs("yacht", "deep_ensemble") == (40,)
 
 
 def test_wrong_arguments_are_named(tmp_path):
