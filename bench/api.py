@@ -36,10 +36,9 @@ from bench.posterior.compare import distance as distance
 from bench.posterior.compare import task_rows as task_rows
 from bench.run.own import FitAlone, Tell
 from bench.show.frame import folder_frame
-from bench.show.predict import fits
-from bench.show.predict.normalise import normalise
-from bench.show.predict.predictor import DEFAULT, PictureAnswer, Predictor
-from bench.show.predict.reading import Given
+from bench.show.predict import networks
+from bench.show.predict.networks import PictureAnswer
+from bench.show.predict.pictures import Given, normalise
 
 if TYPE_CHECKING:
     from bench.show.figures.style import Drawing
@@ -208,7 +207,6 @@ def predict(
     recipe: str | None = None,
     results: str | Path | None = None,
     draws: int = 100,
-    rule: str = DEFAULT,
 ) -> list[PictureAnswer]:
     """Return the answers of a trained network to pictures of digits.
 
@@ -219,17 +217,17 @@ def predict(
         recipe: how it was trained; by default corrected, or where that was not trained, published.
         results: folder with its fit; by default ./results. If it was not trained there, the shipped network answers.
         draws: number of draws from the posterior.
-        rule: the rule that decides when it says "I don't know": median or strict.
 
     Raises:
         ConfigError: unknown name, or no such fit.
         UnusableImage: a picture does not show a digit on a plain background.
     """
-    place = usual_results("fits", fits.SHIPPED) if results is None else Path(results)
-    stores = [Store(folder) for folder in dict.fromkeys((place, RESULTS))]
-    ((store, fit),) = fits.choose_from(stores, (approach,), () if recipe is None else (recipe,))
-    predictor = Predictor.of(store, fit, draws, rule)
-    return predictor.answers([normalise(image, f"picture {place}") for place, image in enumerate(images, start=1)])
+    place = usual_results("fits", networks.SHIPPED) if results is None else Path(results)
+    ((store, fit),) = networks.choose(
+        [Store(folder) for folder in dict.fromkeys((place, RESULTS))], (approach,), recipe
+    )
+    seen = [normalise(image, f"picture {place}") for place, image in enumerate(images, start=1)]
+    return networks.ask(store, fit, seen, draws)
 
 
 def _training(kind: str, split: str, seed: int, data_dir: Path | None, learnt: str) -> tuple[Split, Task]:

@@ -21,7 +21,7 @@ from bench.core.text import WHOLE
 from bench.data.splits import load_split
 from bench.judge.results import origin_of
 from bench.measure.measuring import draws_of, first_rows, predict_split
-from bench.show.predict.fits import choose, rebuilt
+from bench.show.predict.networks import choose, load
 from bench.show.table import Number, Table
 from bench.show.tables.render import render
 from benchmarks.command import in_own_process
@@ -46,7 +46,7 @@ def main() -> int:
 
 def _measure(given: argparse.Namespace) -> int:
     fits, draws, images = given.fits, given.draws, given.images
-    lines = [in_own_process(one, fits, fit.approach, draws, images) for fit in choose(Store(fits))]
+    lines = [in_own_process(one, fits, fit.approach, draws, images) for _, fit in choose([Store(fits)])]
     remarks = origin_of([environment.describe(torch.get_num_threads())])
     caption = CAPTION.format(draws=draws, images=images)
     made = Table("memory", "Memory of many predictions", caption, COLUMNS, lines, remarks)
@@ -56,8 +56,8 @@ def _measure(given: argparse.Namespace) -> int:
 
 def one(folder: Path, approach: str, draws: int, images: int) -> list[str | Number]:
     """Return the row of the table for one posterior."""
-    (fit,) = choose(Store(folder), [approach])
-    posterior = rebuilt(Store(folder), fit)
+    ((store, fit),) = choose([Store(folder)], [approach])
+    posterior = load(store, fit)
     split = first_rows(load_split("test10k", 0), images)
     predict_split(posterior, first_rows(split, 1), draws_of(posterior, 1))
     before = resident_mib()

@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
-from bench.show.predict.normalise import from_picture, normalise
-from bench.show.predict.reading import Picture
+from bench.show.predict.pictures import normalise
 
 THREE = tuple(
     zip(
@@ -62,7 +61,7 @@ def fur(rng, page=(320, 320), hairs=9000):
 
 def save(path, pixels):
     """Write values in [0, 1], [H, W] or [H, W, 3 or 4], as 8 bits."""
-    Image.fromarray((np.clip(pixels, 0, 1) * 255).round().astype(np.uint8)).save(path)
+    Image.fromarray(as_bytes(pixels)).save(path)
     return path
 
 
@@ -70,10 +69,9 @@ SEVEN = ((0.1, 0.1), (0.55, 0.0), (0.9, 0.2), (0.5, 0.55), (0.4, 1.0))
 SHAPE = (strokes(SEVEN, size=(100, 150), page=(160, 200), corner=(30, 25), width=14) > 0.5).astype(np.float64)
 
 
-def picture(pixels):
-    """Return decoded pixels [H, W, 3], rounded to bytes as a file would."""
-    rounded = (np.clip(pixels, 0, 1) * 255).round() / 255
-    return Picture("made", (pixels.shape[1], pixels.shape[0]), rounded.astype(np.float32))
+def as_bytes(pixels):
+    """Return values in [0, 1] rounded to bytes, as in a file."""
+    return (np.clip(pixels, 0, 1) * 255).round().astype(np.uint8)
 
 
 def on_page(shape, page, corner):
@@ -83,7 +81,7 @@ def on_page(shape, page, corner):
 
 
 def seen(pixels):
-    return from_picture(picture(pixels)).pixels
+    return normalise(as_bytes(pixels)).pixels
 
 
 def stored(tmp_path, image, name="it.png", **options):

@@ -13,10 +13,11 @@ import numpy as np
 from PIL import Image, ImageDraw
 
 from bench.cli.main import guarded
+from bench.core.files import write_atomically
 from bench.core.project import RESULTS, TOP
-from bench.show.predict import Predictor, show
-from bench.show.predict.normalise import normalise
-from bench.show.predict.paper import Floats
+from bench.core.store import Store
+from bench.show.predict import networks, show
+from bench.show.predict.pictures import Floats, normalise
 from tests import drawings
 from tools.ship_fits import APPROACHES
 
@@ -51,9 +52,8 @@ def main() -> int:
 
 def _make() -> int:
     images = [normalise(drawings.save(PICTURES / name, pixels)) for name, pixels in drawn().items()]
-    networks = [Predictor(RESULTS, name).answers for name in APPROACHES]
-    answers = [list(told) for told in zip(*(network(images) for network in networks), strict=True)]
-    show.save(show.draw(images, answers), FIGURE)
+    told = [networks.ask(store, fit, images) for store, fit in networks.choose([Store(RESULTS)], APPROACHES)]
+    write_atomically(FIGURE, show.figure(images, list(zip(*told, strict=True)), "png"))
     return 0
 
 

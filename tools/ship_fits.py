@@ -24,7 +24,7 @@ from bench.data.splits import load_split
 from bench.interface import Posterior
 from bench.measure.measuring import categorical, draws_of
 from bench.measure.metrics.draws import DrawSummary, concatenate, reduce_draws
-from bench.show.predict import fits
+from bench.show.predict import networks
 from bench.show.tables.files import with_block
 
 APPROACHES = ("mlp", "linear_bbb", "pyro_random_module")
@@ -63,13 +63,13 @@ def _changes(trained: Store) -> Iterator[Change]:
     """Write each shipped fit; yield how much its rounding changes the mean probabilities of the same draws."""
     shipped = Store(RESULTS)
     digits = load_split("test10k", 0)
-    for fit in fits.choose(trained, APPROACHES, RECIPES):
+    for _, fit in (one for recipe in RECIPES for one in networks.choose([trained], APPROACHES, recipe)):
         kept = read_posterior(trained, fit.fit_key)
         assert kept is not None, "chosen because it is there"
         tensors, info = kept
-        path = fits.posterior_path(shipped, fit.fit_key)
+        path = networks.posterior_path(shipped, fit.fit_key)
         shipped.write_tensors(path, {name: _rounded(value) for name, value in tensors.items()}, info)
-        before, after = (_summary(fits.load(store, fit), digits.x) for store in (trained, shipped))
+        before, after = (_summary(networks.load(store, fit).per_row(), digits.x) for store in (trained, shipped))
         said = [each.mean_probs.argmax(1) for each in (before, after)]
         change = float(np.abs(before.mean_probs - after.mean_probs).max())
         yield Change(change, int((said[0] != said[1]).sum()))

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 from PIL import Image
-from skimage.morphology import opening
+from scipy import ndimage
 
 from bench.data.splits import load_split
-from bench.show.predict.paper import SPECK, _runs, digit_in, on_sheet
+from bench.show.predict.pictures import SPECK, digit_in, on_sheet
 from tests.drawings import GREY, SHAPE, on_page, seen, stored
 from tests.show.test_predict_pictures import BYTE, LEAST_CONTRAST, TOLERANCE, close, coloured
 
@@ -84,19 +84,16 @@ def left_over(amount):
     return digit_in(amount.astype(np.float32), 0.15)
 
 
+@pytest.mark.parametrize("ink", [0.4, 1], ids=["pale", "dark"])
 @pytest.mark.parametrize("lines", [ROWS, np.maximum(ROWS, ROWS.T), ROWS.T], ids=["lined", "squared", "columns"])
-def test_pale_lines_go_and_strokes_that_cross_them_stay_whole(lines):
-    found, remarks = left_over(np.maximum(PAGE, 0.4 * lines))
-    assert found[PAGE > 0].all()
-    assert (found & (PAGE == 0)).sum() <= SPECK * PAGE.sum()  # a line stays where a stroke lies along it
-    assert remarks == ["straight lines are left out"]
-
-
-def test_lines_as_dark_as_the_ink_go_where_no_stroke_is_on_both_sides():
-    found, remarks = left_over(np.maximum(PAGE, ROWS))
-    assert not (found & (PAGE == 0)).any(axis=1)[ROWS[:, 0] == 0].any()
-    under = (PAGE * ROWS).sum()  # at most what the lines cover is lost, and a stroke's end beyond a line as a speck
-    assert PAGE.sum() - found.sum() <= under + SPECK * PAGE.sum()
+def test_lines_go_where_no_stroke_is_on_both_sides(lines, ink):
+    found, remarks = left_over(np.maximum(PAGE, ink * lines))
+    near = ndimage.maximum_filter(PAGE, 2 * 6 + 1) > 0  # a line of 3 pixels stays in gaps of up to 6 at strokes
+    more = found & (PAGE == 0)
+    assert not more[lines == 0].any()
+    assert more.sum() <= (near & (lines > 0)).sum()
+    # at most what the lines cover is lost, and a stroke's end beyond a line as a speck
+    assert PAGE.sum() - (found & (PAGE > 0)).sum() <= (PAGE * lines).sum() + SPECK * PAGE.sum()
     assert remarks == ["straight lines are left out"]
 
 
@@ -135,13 +132,6 @@ def test_a_digit_that_the_edge_cuts_stays_with_a_remark():
     found, remarks = left_over(PAGE[130:, :])
     np.testing.assert_array_equal(found, PAGE[130:, :] > 0)
     assert remarks == ["the ink touches the edge of the picture: the digit may be cut off"]
-
-
-@pytest.mark.parametrize("axis", [0, 1])
-def test_runs_are_what_an_opening_by_a_line_leaves(axis):
-    drawn = np.random.default_rng(0).random((60, 70)) < 0.8
-    line = np.ones((1, 7) if axis == 1 else (7, 1))
-    np.testing.assert_array_equal(_runs(drawn, 7, axis), opening(drawn, line))
 
 
 def test_hardly_a_digit_of_mnist_loses_a_stroke():

@@ -7,9 +7,7 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from bench.data.splits import load_split
-from bench.show.predict import reading
-from bench.show.predict.normalise import EDGE, centred, fit_box
-from bench.show.predict.reading import read
+from bench.show.predict.pictures import EDGE, WORK_SIDE, in_box
 from tests.drawings import GREY, SHAPE, on_page, seen, stored, strokes
 
 BYTE = 1 / 255
@@ -128,43 +126,38 @@ def test_a_turned_camera_is_turned_back(tag, turn, tmp_path):
     exif = Image.Exif()
     exif[0x0112] = tag
     found = stored(tmp_path, Image.fromarray(GREY).transpose(turn), "it.jpg", quality=95, exif=exif)
-    assert found.size == (160, 200)
     assert close(found.pixels, 0.06)
 
 
-def test_a_large_photograph_is_averaged_and_keeps_its_size_in_words(tmp_path):
+def test_a_large_photograph_is_averaged(tmp_path):
     large = Image.fromarray(GREY).resize((160 * 21, 200 * 21), Image.Resampling.NEAREST)
     found = stored(tmp_path, large)
-    assert found.size == (3360, 4200)
     # Twice as small: an edge that lies between two pixels makes one of half the ink, and the box is off by at most
     # half a pixel of 2100 / 1.33, which is nothing.
     assert close(found.pixels, TOLERANCE + 0.01)
-    assert max(read(tmp_path / "it.png").colours.shape) <= 2 * reading.WORK_SIDE
+    assert max(found.colours.shape) <= 2 * WORK_SIDE
 
 
 # MNIST's conventions
 
 
 def test_worked_boxes():
-    # 60 x 30 pixels: 20 x 10 of ink and a border of one pixel on each side without any.
-    ink = fit_box(np.ones((60, 30), np.float32))
-    assert ink.shape == (22, 12)
-    np.testing.assert_array_equal(ink[1:-1, 1:-1], 1)
-    assert ink.sum() == 200
-    # The middle of rows 0..21 is 10.5: the corner goes to round(3.5) = 4; of columns 0..11, 5.5: to round(8.5) = 8.
-    page = centred(ink)
+    # 60 x 30 pixels: 20 x 10 of ink. The middle of rows 0..21 with the border is 10.5: the corner goes to round(3.5) =
+    # 4; of columns 0..11, 5.5: to round(8.5) = 8. Inside the border, ink is 1.
+    page = in_box(np.ones((60, 30), np.float32))
     assert page[5:25, 9:19].sum() == page.sum() == 200
-    # A quarter of what a pixel covers is ink: it is a quarter.
+    # A quarter of what a pixel covers is ink: it is a quarter. Both corners have as much, so that the middle is 10.5.
     corner = np.zeros((40, 40), np.float32)
     corner[0, 0] = corner[-1, -1] = 1
-    assert fit_box(corner)[1, 1] == fit_box(corner)[20, 20] == 0.25
+    assert in_box(corner)[5, 5] == in_box(corner)[24, 24] == np.float32(64 / 255)  # a quarter in bytes
 
 
 def test_nothing_is_cut_off_however_one_sided_it_is():
-    ink = np.full((22, 22), 0.01, np.float32)
-    ink[1, 1] = 1000  # the centre of mass is here; in pixel (14, 14), the box of 20 would end at 34
-    page = centred(ink)
-    assert (page > 0).sum() == 21 * 21  # the border is cut off below and on the right
+    ink = np.full((20, 20), 0.02, np.float32)
+    ink[0, :] = ink[:, 0] = EDGE  # the box has 20 x 20 pixels
+    ink[0, 0] = 1000  # the centre of mass is here; in pixel (14, 14), the box would end at 33
+    page = in_box(ink)
+    assert (page > 0).sum() == 20 * 20
     assert page[8, 8] == 1
 
 

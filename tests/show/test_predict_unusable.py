@@ -12,9 +12,8 @@ from PIL import Image
 
 from bench.core.errors import UnusableImage
 from bench.data.splits import load_split
-from bench.show.predict.ink import shapes
-from bench.show.predict.normalise import from_picture, normalise
-from tests.drawings import GREY, THREE, fur, on_page, picture, seen, stored, strokes
+from bench.show.predict.pictures import normalise, shapes
+from tests.drawings import GREY, THREE, as_bytes, fur, on_page, seen, stored, strokes
 
 
 def png_of(width, height):
@@ -29,13 +28,13 @@ def png_of(width, height):
 @pytest.mark.parametrize(
     ("content", "reason"),
     [
-        (None, "there is no such file"),
-        (b"", "neither PNG nor JPEG"),
-        (b"GIF89a\x01\x00\x01\x00", "neither PNG nor JPEG"),
-        (b"a digit", "neither PNG nor JPEG"),
-        (png_of(9000, 9000), "9000 x 9000 pixels; allowed are 50 million"),
-        (png_of(60000, 60000), "far more pixels; allowed are 50 million"),
-        (png_of(0, 10), "cannot be read|neither PNG"),
+        (None, "No such file"),
+        (b"", "cannot identify image file"),
+        (b"GIF89a\x01\x00\x01\x00", "cannot identify image file"),
+        (b"a digit", "cannot identify image file"),
+        (png_of(9000, 9000), "9000 x 9000 pixels; give a picture with 1 to 50 million"),
+        (png_of(60000, 60000), "give a PNG or JPEG of at most 50 million pixels"),
+        (png_of(0, 10), "cannot be read"),
         (png_of(100, 100), "cannot be read"),
     ],
 )
@@ -52,13 +51,13 @@ def test_what_cannot_be_read_is_one_line(content, reason, tmp_path):
 @pytest.mark.parametrize(
     ("array", "reason"),
     [
-        (np.zeros(784), r"has shape \(784,\); give an array \[H, W\]"),
+        (np.zeros(784), r"has shape \(784,\) and numbers of float64; give \[H, W\]"),
         (np.zeros((28, 28, 2)), "has shape"),
         (np.zeros((0, 28)), "has shape"),
-        (np.full((28, 28), 255.0), "give bytes"),
-        (np.full((28, 28), np.nan), "give bytes"),
-        (np.zeros((28, 28), int), "give bytes"),
-        (Image.new("L", (0, 28)), "has no pixels"),
+        (np.full((28, 28), 255.0), "of bytes"),
+        (np.full((28, 28), np.nan), "of bytes"),
+        (np.zeros((28, 28), int), "of bytes"),
+        (Image.new("L", (0, 28)), "has 0 x 28 pixels"),
         (np.zeros((28, 28)), "blank"),
     ],
 )
@@ -68,7 +67,7 @@ def test_an_array_that_is_no_picture_is_named(array, reason):
 
 
 def test_a_folder_is_no_picture(tmp_path):
-    with pytest.raises(UnusableImage, match="is not a file"):
+    with pytest.raises(UnusableImage, match="Is a directory"):
         normalise(tmp_path)
 
 
@@ -140,7 +139,7 @@ def test_transparent_all_over_is_blank(tmp_path):
 
 
 def remarks(grey):
-    return from_picture(picture(np.repeat(grey[..., None], 3, axis=2))).remarks
+    return normalise(as_bytes(grey)).remarks
 
 
 def test_shapes_that_stand_apart_are_counted():

@@ -30,7 +30,7 @@ LINES = (
     "figures sure --format svg,png --to here --list",
     "report --no-figures --format html,md --output here",
     "compare here there --metric mnist/* --profile full,smoke --verify",
-    "predict digit.png --approach mlp --rule strict --draws 3 --figure here.png",
+    "predict digit.png --approach mlp --draws 3 --figure here.png",
     "verdict --json --document chopra2018",
     "audit records --rule one-seed --json",
     "data verify mnist --data-dir .",

@@ -74,7 +74,7 @@ COMMANDS = (
         "predict",
         2.5,
         (
-            *(f"predict PICTURE --draws 3 --rule {rule} {HERE}" for rule in ("median", "strict")),
+            f"predict PICTURE --draws 3 {HERE}",
             f"predict PICTURE --approach mlp --json {HERE}",
         ),
     ),
