@@ -21,6 +21,7 @@ from bench.core.errors import ConfigError, ContractViolation, UnusableImage
 from bench.core.project import RESULTS, TOP
 from bench.show.page.links import NOTEBOOKS as LINKED
 from tests import drawings
+from tools import notebooks
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "your-approach.md"
 
@@ -253,6 +254,29 @@ def test_a_notebook_is_stored_without_results(name):
     assert code
     assert all(cell["outputs"] == [] and cell["execution_count"] is None for cell in code)
     assert len({cell["id"] for cell in cells(name)}) == len(cells(name))
+
+
+def test_html_of_a_notebook_loads_nothing(tmp_path, capsys):
+    file = tmp_path / "page.html"
+    head = """<script src="https://cdn.x/require.js"></script><SCRIPT>import m from "https://cdn.x/m";</SCRIPT >"""
+    kept = """<style>a {color: red}</style><a href="https://x.org">x</a><img src="data:image/png;base64,AA">"""
+    file.write_text(head + kept)
+    assert notebooks.main([str(file)]) == 0
+    assert file.read_text() == kept
+    for more in (
+        '<link href="//x.org/a.css">',
+        "<img srcset=' https://x.org/a'>",
+        "<style>@import 'http://x.org/a'</style>",
+    ):
+        file.write_text(kept + more)
+        assert notebooks.main([str(file)]) == 1
+        assert "x.org/a" in capsys.readouterr().err
+
+
+def test_no_notebook_needs_a_script_and_both_ways_to_run_ci_take_the_scripts_out():
+    assert not [name for name in NOTEBOOKS for cell in cells(name) if "$" in "".join(cell["source"])]  # formulas of TeX
+    both = re.compile(r"-m nbconvert .*--output-dir build/site .*\n.*-m tools.notebooks build/site/\*.html\n")
+    assert all(both.search((TOP / file).read_text()) for file in (".ci/run", ".github/workflows/ci.yml"))
 
 
 def test_the_page_knows_every_notebook_by_its_title():
