@@ -66,7 +66,8 @@ def simulated_ranks(network: Network, *, n_rows: int, data_sets: int, n_draws: i
         def statistics(z: Tensor, x: Tensor = x, y: Tensor = y) -> Tensor:
             weights = network.weights(z)
             new = network.outputs(weights, x[-1:]).log_softmax(-1)[:, 0, 0]
-            return torch.stack([network.log_likelihood(z, x[:-1], y), new, weights.layers[-1][1][:, 0].abs()], 1)
+            of_rows = network.outputs(weights, x[:-1]).log_softmax(-1)[:, torch.arange(n_rows), y].sum(-1)
+            return torch.stack([of_rows, new, weights.layers[-1][1][:, 0].abs()], 1)
 
         drawn = sample(
             Target(network, x[:-1], y),

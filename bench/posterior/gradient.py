@@ -31,9 +31,10 @@ class Target:
     """The posterior of a network's whitened parameters, given rows and targets; float32 on a CPU."""
 
     def __init__(self, network: Network, x: Tensor, y: Tensor, temperature: float = 1.0) -> None:
-        """Take rows x [B, n] and targets y [B]; `temperature` as in `network.energy_and_gradient`.
+        """Take rows x [B, n] and targets y [B]; groups move in as many threads as PyTorch has now.
 
-        Groups move in as many threads as PyTorch has now.
+        A temperature below 1 makes a cold posterior (Wenzel et al. 2020, "How Good is the Bayes Posterior in Deep
+        Neural Networks Really?").
         """
         self.network, self.temperature = network, temperature
         self.threads = torch.get_num_threads()
@@ -63,7 +64,10 @@ class Target:
         return digest([repr(self.network), self.temperature, data])
 
     def energy_and_gradient(self, z: Tensor) -> tuple[Tensor, Tensor]:
-        """Return what `network.energy_and_gradient` does for z float32 [C, P], by compiled passes."""
+        """Return the energy of z float32 [C, P], float64 [C], and its gradient [C, P].
+
+        The energy is -log(likelihood x prior) / temperature without the prior's constant, nats.
+        """
         still = self.leapfrogs(z, torch.zeros_like(z), torch.zeros_like(z), 0.0, 1)
         return still[2], still[3]
 
@@ -140,7 +144,7 @@ class _Group:
         self._columns = columns.expand(n_chains, -1, -1)
         self._weights = torch.empty(n_chains, target.n_parameters)
         self._gradient = torch.zeros(n_chains, target.n_parameters)
-        layers, gradients = _views(network, self._weights), _views(network, self._gradient)
+        layers, gradients = network.views(self._weights), network.views(self._gradient)
         self._matrices = [matrix for matrix, _ in layers]
         self._matrix_gradients = [matrix for matrix, _ in gradients]
         self._hidden = torch.empty(n_chains, network.n_hidden, n_rows)
@@ -198,13 +202,3 @@ class _Group:
         torch.bmm(self._matrices[1].mT, self._outputs, out=self._flowing)
         self._flow()
         torch.bmm(self._flowing, self._x, out=matrix_gradient)
-
-
-def _views(network: Network, flat: Tensor) -> list[tuple[Tensor, Tensor]]:
-    """Return each layer's (matrix [C, out, in], bias [C, out]) as views of flat [C, P]."""
-    views, start = [], 0
-    for out, inputs in network.widths:
-        middle, end = start + out * inputs, start + out * (inputs + 1)
-        views.append((flat[:, start:middle].view(len(flat), out, inputs), flat[:, middle:end]))
-        start = end
-    return views

@@ -42,40 +42,39 @@ Keep = Callable[[Tensor], Tensor]
 
 @dataclass(frozen=True)
 class Chains:
-    """What was drawn, and how; the traces also have the warm-up: N = w + n."""
+    """What was drawn, and how."""
 
     draws: Tensor  # what `keep` returned, [C, n, ...]
     warmup: int  # w
-    energy_trace: Tensor  # nats, float64 [C, N]
-    acceptance_trace: Tensor  # probability with which the proposal is accepted, float64 [C, N]
-    divergence_trace: Tensor  # bool [C, N]
-    step_trace: Tensor  # float64 [N]
-    leapfrog_trace: Tensor  # float64 [N]
+    trace: Tensor  # what `Walk.trace` has of each iteration, also of the warm-up, float64 [3 C + 2, w + n]
 
     @property
     def energies(self) -> Tensor:
         """Return the energies of the draws, nats, float64 [C, n]."""
-        return self.energy_trace[:, self.warmup :]
+        return self._kept(0)
 
     @property
     def acceptance(self) -> Tensor:
         """Return each chain's mean acceptance probability after the warm-up, [C]."""
-        return self.acceptance_trace[:, self.warmup :].mean(1)
+        return self._kept(1).mean(1)
 
     @property
     def divergences(self) -> Tensor:
         """Return how many proposals of each chain diverged after the warm-up, int64 [C]."""
-        return self.divergence_trace[:, self.warmup :].sum(1)
+        return (self._kept(2) > 0).sum(1)
+
+    def _kept(self, number: int) -> Tensor:
+        return self.trace[:-2].view(3, len(self.draws), -1)[number, :, self.warmup :]
 
     @property
     def step(self) -> float:
         """Return the step after the warm-up."""
-        return self.step_trace[-1].item()
+        return self.trace[-2, -1].item()
 
     @property
     def leapfrogs(self) -> int:
         """Return the gradients of one chain, warm-up and descent included, but not those that look for a first step."""
-        return int(self.leapfrog_trace.sum()) + DESCENT + 1
+        return int(self.trace[-1].sum()) + DESCENT + 1
 
 
 @one_thread()
@@ -127,17 +126,12 @@ def sample(
             fresh = []
         if progress:
             progress(iteration + 1, warmup + draws)
-    return _chains(torch.cat(whole + _stacked(fresh), 1)[:, :draws], warmup, walk.trace[: warmup + draws], chains)
+    drawn = torch.cat(whole + _stacked(fresh), 1)[:, :draws]
+    return Chains(drawn, warmup, torch.stack(walk.trace[: warmup + draws], 1))
 
 
 def _stacked(draws: list[Tensor]) -> list[Tensor]:
     return [torch.stack(draws, 1)] if draws else []
-
-
-def _chains(draws: Tensor, warmup: int, trace: list[Tensor], chains: int) -> Chains:
-    numbers = torch.stack(trace, 1)
-    energies, acceptance, diverged = numbers[:-2].view(3, chains, -1)
-    return Chains(draws, warmup, energies, acceptance, diverged > 0, numbers[-2], numbers[-1])
 
 
 class Walk:
@@ -150,7 +144,7 @@ class Walk:
         self.z = _descended(target, start)
         self.energy, self.gradient = target.energy_and_gradient(self.z)
         self.averaging = DualAveraging.start(self._first_step())
-        self.trace: list[Tensor] = []  # of each iteration, float64 [3 C + 2]
+        self.trace: list[Tensor] = []  # of each iteration: what `iterate` appends, float64 [3 C + 2]
 
     @classmethod
     def again(cls, target: Target, seed: int, tensors: dict[str, Tensor]) -> Walk:
@@ -174,7 +168,7 @@ class Walk:
         jitter = 0.5 + torch.rand((), generator=streams.generator(self.seed, "time", iteration)).item()
         n_steps = min(max(1, round(jitter * TIMES[self.target.network.kind] / step)), LONGEST)
         rise = self.propose(iteration, step, n_steps)
-        probability = rise.neg().exp().clamp(max=1).nan_to_num(0)
+        probability = _probability(rise)
         if iteration < warmup:
             self.averaging.learn(probability.mean().item())
         is_divergent = ~(rise < DIVERGED)
@@ -184,22 +178,24 @@ class Walk:
     def propose(self, iteration: int, step: float, n_steps: int) -> Tensor:
         """Move each chain to the end of a trajectory or leave it; return by how much its energies rise, [C]."""
         momentum = streams.normals_(torch.empty_like(self.z), self.seed, "momentum", iteration)
-        z, end, energy, gradient = self.target.leapfrogs(self.z, momentum, self.gradient, step, n_steps)
-        rise = energy + _kinetic(end) - self.energy - _kinetic(momentum)
+        rise, z, energy, gradient = self._tried(momentum, step, n_steps)
         moves = accepts(rise, self.seed, iteration)
         self.z = torch.where(moves[:, None], z, self.z)
         self.gradient = torch.where(moves[:, None], gradient, self.gradient)
         self.energy = torch.where(moves, energy, self.energy)
         return rise
 
+    def _tried(self, momentum: Tensor, step: float, n_steps: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Return by how much a trajectory's end raises the total energies; and its z, energy and gradient."""
+        z, end, energy, gradient = self.target.leapfrogs(self.z, momentum, self.gradient, step, n_steps)
+        return energy + _kinetic(end) - self.energy - _kinetic(momentum), z, energy, gradient
+
     def _first_step(self) -> float:
         """Return a power of two at which one leapfrog is accepted by about half (Hoffman & Gelman 2014, heuristic)."""
         momentum = streams.normals_(torch.empty_like(self.z), self.seed, "momentum of the first step")
 
         def is_small(step: float) -> bool:
-            _, end, energy, _ = self.target.leapfrogs(self.z, momentum, self.gradient, step, 1)
-            rise = energy + _kinetic(end) - self.energy - _kinetic(momentum)
-            return rise.neg().exp().clamp(max=1).nan_to_num(0).mean().item() > 0.5
+            return _probability(self._tried(momentum, step, 1)[0]).mean().item() > 0.5
 
         step = 0.125
         if is_small(step):
@@ -215,6 +211,11 @@ def accepts(rise: Tensor, seed: int, iteration: int) -> Tensor:
     """Return which proposals, whose total energy rises by `rise` float64 [C], are accepted; none that is not finite."""
     uniform = torch.rand(len(rise), dtype=torch.float64, generator=streams.generator(seed, "accept", iteration))
     return uniform.log() < -rise
+
+
+def _probability(rise: Tensor) -> Tensor:
+    """Return the probability with which each proposal is accepted."""
+    return rise.neg().exp().clamp(max=1).nan_to_num(0)
 
 
 def _kinetic(momentum: Tensor) -> Tensor:

@@ -7,7 +7,6 @@ import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
 
 import msgspec
 import numpy as np
@@ -45,6 +44,10 @@ from bench.posterior.tasks import DIGITS, TEST, Task, TaskData, load
 SEEDS = (0, 1)  # of the two sets of chains
 UNFINISHED = "unfinished"  # folder of the draws until the reference is written
 ROWS = 100  # whose predictions by all draws are in memory at a time: 64 MB of 8,000 draws
+
+_Classified = tuple[NDArray[np.float16], Floats, Floats, Floats]
+"""Of some rows: means [C, B, K], R-hat and ESS [B K], and log-likelihoods of the labels [C n, B]; without a label, of
+the first class."""
 
 Tell = Callable[[str, int, int], None]
 """Is told what is done, how many iterations are done, and of how many."""
@@ -167,36 +170,25 @@ def predict(network: Network, draws: Tensor, data: TaskData) -> Predicted:
         return _regress(network, draws, data)
     found = {name: _classify(network, draws, split) for name, split in data.sets.items()}
     return Predicted(
-        {name: one.means for name, one in found.items()},
-        {name: one.rhat for name, one in found.items()},
-        {name: one.ess for name, one in found.items()},
-        found[DIGITS].log_likelihoods,
+        {name: means for name, (means, *_) in found.items()},
+        {name: rhat for name, (_, rhat, *_) in found.items()},
+        {name: ess for name, (*_, ess, _) in found.items()},
+        found[DIGITS][-1],
     )
-
-
-class _Classified(NamedTuple):
-    """What chains predict for some rows."""
-
-    means: NDArray[np.float16]  # [C, B, K]
-    rhat: Floats  # [B K]
-    ess: Floats  # [B K]
-    log_likelihoods: Floats  # of the labels, [C n, B]; without labels, of the first class
 
 
 def _classify(network: Network, draws: Tensor, split: Split) -> _Classified:
     labels, blocks = split.y.clamp(min=0), torch.split(torch.arange(len(split)), ROWS)
     parts = [_classify_block(network, draws, split.x[rows], labels[rows]) for rows in blocks]
-    along = (1, 0, 0, 1)  # the axis of the rows
-    return _Classified(
-        *(np.concatenate(part, axis) for part, axis in zip(zip(*parts, strict=True), along, strict=True))
-    )
+    means, rhat, ess, chosen = zip(*parts, strict=True)
+    return np.concatenate(means, 1), np.concatenate(rhat), np.concatenate(ess), np.concatenate(chosen, 1)
 
 
 def _classify_block(network: Network, draws: Tensor, x: Tensor, labels: Tensor) -> _Classified:
     logs = torch.stack([_log_probs(network, chain, x) for chain in draws])  # [C, n, B, K]
     probs, chosen = logs.exp(), logs[:, :, torch.arange(len(x)), labels]
     values = probs.flatten(2)
-    return _Classified(
+    return (
         probs.mean(1).half().numpy(),
         split_r_hat(values).numpy(),
         effective_size(values).numpy(),

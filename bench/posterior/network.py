@@ -1,6 +1,4 @@
-"""A network with at most one hidden layer, its prior, and its posterior's energy in plain PyTorch.
-
-This is the reference of the compiled passes of `bench.posterior.gradient`.
+"""A network with at most one hidden layer, its prior, and its predictions in plain PyTorch.
 
 Shapes: C chains, P parameters, B rows, n inputs, H hidden units, K outputs. Parameters are whitened: z [C, P] has
 independent standard normals under the prior. A chain's parameters are the first layer's matrix [H, n] and bias [H], the
@@ -10,14 +8,11 @@ there is one layer, [K, n] and [K], with the first prior of each pair.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Literal
 
 import torch
 from torch import Tensor
-
-HALF_LOG_2PI = 0.5 * math.log(2 * math.pi)
 
 
 @dataclass(frozen=True)
@@ -73,12 +68,17 @@ class Network:
 
     def weights(self, z: Tensor) -> Weights:
         """Return the parameters that z [C, P] stands for; they are differentiable by z."""
-        scaled, layers, start = z * self.scales().to(z), [], 0
+        scaled = z * self.scales().to(z)
+        return Weights(self.views(scaled), scaled[:, -1] + self.log_noise_mean if self.kind == "regression" else None)
+
+    def views(self, flat: Tensor) -> list[tuple[Tensor, Tensor]]:
+        """Return each layer's (matrix [C, out, in], bias [C, out]) as views of flat [C, P]."""
+        views, start = [], 0
         for out, inputs in self.widths:
             middle, end = start + out * inputs, start + out * (inputs + 1)
-            layers.append((scaled[:, start:middle].reshape(-1, out, inputs), scaled[:, middle:end]))
+            views.append((flat[:, start:middle].view(len(flat), out, inputs), flat[:, middle:end]))
             start = end
-        return Weights(layers, scaled[:, start] + self.log_noise_mean if self.kind == "regression" else None)
+        return views
 
     def outputs(self, weights: Weights, x: Tensor) -> Tensor:
         """Return logits or means of rows x [B, n], [C, B, K]."""
@@ -88,19 +88,6 @@ class Network:
                 flowing = flowing.relu() if self.activation == "relu" else flowing.tanh()
             flowing = flowing @ matrix.mT + bias[:, None]
         return flowing
-
-    def log_likelihood(self, z: Tensor, x: Tensor, y: Tensor) -> Tensor:
-        """Return the summed log-likelihood of rows x [B, n] with targets y [B], nats, [C].
-
-        y: int64 classes, or float targets of a regression.
-        """
-        weights = self.weights(z)
-        outputs = self.outputs(weights, x)
-        if weights.log_noise is None:
-            chosen = y.expand(len(z), -1)[..., None]
-            return outputs.log_softmax(-1).gather(-1, chosen).squeeze(-1).sum(-1)
-        residuals = (y.to(z) - outputs.squeeze(-1)) * torch.exp(-weights.log_noise)[:, None]
-        return -(residuals.square() / 2 + weights.log_noise[:, None] + HALF_LOG_2PI).sum(-1)
 
     def predict(self, z: Tensor, x: Tensor) -> Tensor | tuple[Tensor, Tensor]:
         """Return each chain's prediction for rows x [B, n].
@@ -115,20 +102,3 @@ class Network:
             if weights.log_noise is None:
                 return outputs.log_softmax(-1)
             return outputs.squeeze(-1), weights.log_noise.exp()
-
-
-def energy_and_gradient(
-    network: Network, x: Tensor, y: Tensor, z: Tensor, temperature: float = 1.0
-) -> tuple[Tensor, Tensor]:
-    """Return the energy of z [C, P] and its gradient by autograd.
-
-    The energy is -log(likelihood x prior) / temperature without the prior's constant, nats. A temperature below 1 makes
-    a cold posterior (Wenzel et al. 2020, "How good is the Bayes posterior in deep neural networks really?").
-
-    Returns:
-        (energy float64 [C], gradient [C, P]).
-    """
-    leaf = z.detach().requires_grad_()
-    energy = (leaf.square().sum(-1) / 2 - network.log_likelihood(leaf, x, y)) / temperature
-    (gradient,) = torch.autograd.grad(energy.sum(), leaf)
-    return energy.detach().double(), gradient

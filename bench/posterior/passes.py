@@ -1,4 +1,4 @@
-"""Passes over a network's activations and parameters, compiled by numba; their plain form: `bench.posterior.network`.
+"""Passes over a network's activations and parameters, compiled by numba; tests have their plain form.
 
 Shapes: C chains, P parameters, B rows, H hidden units, K outputs. Arrays are float32 unless said otherwise. Rows are
 the last axis, so that each loop over rows is vectorised. Sums over rows are added in blocks of `LANES` rows, and blocks
