@@ -112,7 +112,8 @@ def run_group(arguments: argparse.Namespace) -> int:
     column = Column.of(name, task_named(name), arguments.results, arguments.data_dir)
     tell = _nothing if arguments.quiet else say
     seconds, unknown = expected(column, arguments.seeds)
-    tell(f"{name}: {duration(seconds)} of CPU expected; no time is known of: {', '.join(unknown) or 'none'}")
+    known = f"{duration(seconds)} of CPU expected" if seconds else "no time is known"
+    tell(f"{name}: {known}" + (f"; without one: {'; '.join(unknown)}" if seconds and unknown else ""))
     found = train_all(column, [], tell, arguments.seeds)
     print(text(_distances(column, warn)))
     done = {key for key, one in found.items() if not one.why}
