@@ -8,8 +8,6 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-import numpy as np
-
 from bench.cli import FAILED, INCOMPLETE
 from bench.cli.options import existing_folder, given_folder, given_path, say, warn, whole
 from bench.core.errors import ConfigError, StoreError
@@ -18,14 +16,10 @@ from bench.core.project import OWN
 from bench.core.text import THREE, WHOLE, Digits, duration
 from bench.posterior.columns import Column, methods
 from bench.posterior.reference import (
-    ACCEPTED,
     ALL,
     EVERY,
     FOLDER,
-    LEAST_ESS,
     LEVELS,
-    MOST_RHAT,
-    N_CHAINS,
     TOTAL_VARIATION,
     Reference,
     apart,
@@ -35,7 +29,8 @@ from bench.posterior.reference import (
     refusals,
 )
 from bench.posterior.tasks import Task, all_tasks, task_named
-from bench.show.figures.style import COLOURS, LINES, MARKERS, REPORTED, WIDTH, Axes, Drawing, canvas, printed, style
+from bench.show.figures.posterior import drawn
+from bench.show.figures.style import printed, style
 from bench.show.table import Entry, Number, Table
 from bench.show.tables.columns import columns_table
 from bench.show.terminal import text
@@ -242,39 +237,3 @@ class _Progress:
             else ""
         )
         print(f"{self._name}: {what}, {done} of {every}{left}", file=sys.stderr, flush=True)
-
-
-def drawn(name: str, reference: Reference) -> Drawing:
-    """Return the figure; call it inside `style.style()`. Grey lines and bands are what acceptance asks for."""
-    drawing = canvas(WIDTH, 4.6)
-    drawing.suptitle(f"Reference posterior of task {name}", fontsize=9)
-    (energies, rhat), (acceptance, ess) = drawing.subplots(2, 2)
-    _energies(energies, reference)
-    _acceptance(acceptance, reference)
-    percent, across = np.array(LEVELS) * 100, "% of the predicted numbers at most so large"
-    for number, one in enumerate(reference.about.chain_sets):
-        for axes, found in ((rhat, one.rhat), (ess, one.ess)):
-            axes.plot(percent, found[ALL], MARKERS[number], color=COLOURS[number], linestyle=LINES[number])
-    rhat.axhline(MOST_RHAT, color=REPORTED)
-    rhat.set(title="Split R-hat of what is predicted", xlabel=across)
-    ess.axhline(LEAST_ESS, color=REPORTED)
-    ess.set(title="Effective sample size of a chain set", xlabel=across, ylim=(0, None))
-    return drawing
-
-
-def _energies(axes: Axes, reference: Reference) -> None:
-    """Draw each chain's energy by draw; chains of the second set are dashed."""
-    for chain, energies in enumerate(reference.energies):
-        number = chain // N_CHAINS
-        axes.plot(energies, color=COLOURS[number], linestyle=LINES[number], linewidth=0.5, alpha=0.7)
-    axes.set(title="Energy of the eight chains", xlabel="draw", ylabel="nats")
-
-
-def _acceptance(axes: Axes, reference: Reference) -> None:
-    axes.axhspan(*ACCEPTED, color=REPORTED, alpha=0.2, linewidth=0)
-    for number, one in enumerate(reference.about.chain_sets):
-        chains = np.arange(len(one.acceptance)) + 1 + N_CHAINS * number
-        label = f"set {number + 1}: step {one.step:.3g}, {one.divergences} divergences"
-        axes.plot(chains, one.acceptance, MARKERS[number], color=COLOURS[number], label=label)
-    axes.set(title="Mean acceptance", xlabel="chain", ylim=(0, 1))
-    axes.legend(loc="lower left")

@@ -8,8 +8,9 @@ that diverged has a line too, which says why; what a missing package left out ha
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cached_property, partial
 from pathlib import Path
 
 import msgspec
@@ -19,13 +20,14 @@ from bench.core.errors import ConfigError, StoreError
 from bench.core.files import is_there, read_file
 from bench.core.records import Provenance
 from bench.core.toml import Text, TomlTable, read_toml
-from bench.posterior.reference import FOLDER, Reference, find
-from bench.posterior.tasks import Task, TaskData, load
+from bench.posterior.reference import FOLDER, Reference, find, folder_of
+from bench.posterior.tasks import Task, TaskData, all_tasks, load
 
 FILE = Path(__file__).with_name("methods.toml")
 SCHEMA = 1
 LARGEST = 16 << 20  # bytes of a file of lines; a line has 5 kB
 MOST_ROUNDED = 0.01  # share by which whole rows may change the weight of a KL
+HMC = "hmc"  # the line of the reference itself: how well it predicts
 NLL, ACCURACY, AUROC = "nll", "accuracy", "auroc predictive entropy"
 
 Value = float | int | str | bool
@@ -77,6 +79,22 @@ class Trained(msgspec.Struct, frozen=True):
     made: Provenance
 
 
+def quality_of_hmc(column: Column) -> Mapping[str, float]:
+    """Return how well the reference itself predicts, SET/METRIC; nothing if it was not measured."""
+    found = column.stored(lambda _: None)
+    return found[HMC, 0].metrics if (HMC, 0) in found else {}
+
+
+def stored_columns(results: Path | None) -> list[Column]:
+    """Return the columns of the tasks with trained methods: those of a results folder (None: ./results), or ours."""
+    found = []
+    for name, task in all_tasks().items():
+        file = f"{name}-methods.jsonl"
+        if is_there((folder := folder_of(file, results)) / file):
+            found.append(Column.of(name, task, folder.parent, None))
+    return found
+
+
 def methods() -> dict[str, Method]:
     """Return the methods by name; raises ConfigError if methods.toml cannot be used."""
     return read_toml(FILE, dict[str, Method], "methods of the columns", "restore it from the repository")
@@ -88,10 +106,15 @@ class Column:
 
     name: str
     task: Task
-    data: TaskData
+    load: Callable[[], TaskData]  # a table of what is stored needs no rows
     reference: Reference
     path: Path
     prior_sd: float  # of every weight and bias
+
+    @cached_property
+    def data(self) -> TaskData:
+        """Return the rows; raises DataMissing, DataCorrupt and MissingFramework as `tasks.load`."""
+        return self.load()
 
     @classmethod
     def of(cls, name: str, task: Task, results: Path, data_dir: Path | None) -> Column:
@@ -99,7 +122,7 @@ class Column:
 
         Raises:
             ConfigError: there is no reference, or the task's prior is not the same for all weights.
-            DataMissing, DataCorrupt, MissingFramework, StoreError: see `tasks.load` and `reference.find`.
+            StoreError: see `reference.find`.
         """
         sds = {*task.weight_sds, *task.bias_sds}
         if len(sds) > 1:
@@ -109,16 +132,16 @@ class Column:
             )
         reference = find(name, task, results)
         path = results / FOLDER / f"{name}-methods.jsonl"
-        return cls(name, task, load(task, data_dir), reference, path, sds.pop())
+        return cls(name, task, partial(load, task, data_dir), reference, path, sds.pop())
 
-    def definition(self, method: Method) -> str:
-        """Return a hash of all that decides a method's numbers but code and seed."""
-        untitled = msgspec.structs.replace(method, title="")
+    def definition(self, method: Method | None = None) -> str:
+        """Return a hash of all that decides a method's numbers, or the reference's, but code and seed."""
+        untitled = HMC if method is None else msgspec.structs.replace(method, title="")
         return digest([self.task.definition, self.reference.about.arrays, untitled])
 
     def stored(self, warn: Tell) -> dict[tuple[str, int], Trained]:
         """Return the trained methods of today's definitions by name and seed; `warn` is told of each damaged line."""
-        known = {name: self.definition(method) for name, method in methods().items()}
+        known = {HMC: self.definition()} | {name: self.definition(method) for name, method in methods().items()}
         found = {}
         for line in read_file(self.path, LARGEST).splitlines() if is_there(self.path) else []:
             try:

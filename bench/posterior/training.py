@@ -5,7 +5,8 @@ from __future__ import annotations
 import dataclasses
 import math
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 
 import msgspec
 import numpy as np
@@ -25,10 +26,10 @@ from bench.measure.metrics.classification import accuracy
 from bench.measure.metrics.ood import auroc
 from bench.measure.metrics.uncertainty import entropy
 from bench.plan.registry import load_class
-from bench.posterior.columns import ACCURACY, AUROC, NLL, SCHEMA, Column, Method, Tell, Trained, Value, methods
+from bench.posterior.columns import ACCURACY, AUROC, HMC, NLL, SCHEMA, Column, Method, Tell, Trained, Value, methods
 from bench.posterior.compare import compared
 from bench.posterior.distance import Floats, log_mean
-from bench.posterior.reference import FOLDER
+from bench.posterior.reference import FOLDER, JOINT
 from bench.posterior.tasks import DIGITS, TaskData
 from bench.run.own import FitAlone
 
@@ -50,6 +51,9 @@ def train_all(column: Column, names: list[str], tell: Tell, seeds: Sequence[int]
     """
     known, found = methods(), column.stored(tell)
     check_known("method", known, *names)
+    if (HMC, 0) not in found:
+        found[HMC, 0] = _line(column, None, HMC, {}, 0, partial(quality_of_reference, column))
+        _write(column, found)
     for name in names or known:
         method, missing = known[name], [seed for seed in seeds if (name, seed) not in found]
         if not missing:
@@ -57,8 +61,9 @@ def train_all(column: Column, names: list[str], tell: Tell, seeds: Sequence[int]
         try:
             chosen = _chosen_before(found, name) or best_of(column, method)
             for seed in missing:
-                found[name, seed] = one = _trained(column, name, method, chosen, seed)
-                write_atomically(column.path, b"".join(map(seal, found.values())), column.path.parent)
+                train = partial(measured, column, method, chosen, seed)
+                found[name, seed] = one = _line(column, method, name, chosen, seed, train)
+                _write(column, found)
                 tell(f"{method.title}, seed {seed}: {one.why or described(one.metrics)}")
         except (Diverged, MissingFramework) as error:
             tell(f"{method.title} is not trained: {error}")
@@ -92,15 +97,34 @@ def _chosen_before(found: Mapping[tuple[str, int], Trained], name: str) -> dict[
     return next((one.chosen for (given, _), one in found.items() if given == name), None)
 
 
-def _trained(column: Column, name: str, method: Method, chosen: dict[str, Value], seed: int) -> Trained:
+def _line(
+    column: Column,
+    method: Method | None,
+    name: str,
+    chosen: dict[str, Value],
+    seed: int,
+    measure: Callable[[], dict[str, float]],
+) -> Trained:
     start = time.process_time()
     try:
-        metrics, why = measured(column, method, chosen, seed), ""
+        metrics, why = measure(), ""
     except Diverged as error:
         metrics, why = {}, str(error)
     seconds = time.process_time() - start
     made = msgspec.structs.replace(environment.describe(torch.get_num_threads()), measured=environment.now())
     return Trained(SCHEMA, column.definition(method), name, seed, chosen, metrics, seconds, why, made)
+
+
+def _write(column: Column, found: Mapping[tuple[str, int], Trained]) -> None:
+    write_atomically(column.path, b"".join(map(seal, found.values())), column.path.parent)
+
+
+def quality_of_reference(column: Column) -> dict[str, float]:
+    """Return how well the reference predicts, as `quality`, and its joint log-loss."""
+    tiny = np.finfo(np.float16).smallest_subnormal  # its probabilities are kept in half precision
+    probs = {name: np.maximum(column.reference.predictive(name), tiny) for name in column.reference.sets}
+    found = quality(column.data, {name: np.log(one)[None] for name, one in probs.items()})
+    return found | {f"{DIGITS}/{JOINT}": column.reference.about.joint_log_loss}
 
 
 def described(metrics: Mapping[str, float]) -> str:

@@ -1,27 +1,28 @@
 """The methods of a task: what they are trained with, what held-out rows choose, what a kill or damage costs."""
 
 import dataclasses
-import re
+from types import SimpleNamespace
 
 import msgspec
 import numpy as np
 import pytest
 import torch
 
-from bench.cli import USAGE
-from bench.cli.main import main
 from bench.core.errors import ConfigError, Diverged, MissingFramework
 from bench.interface import Categorical, Split
-from bench.plan.registry import manifests
 from bench.posterior import columns, tasks, training
 from bench.posterior.columns import Column, Method
-from bench.show.tables.columns import columns_table
+from bench.show.figures import posterior as figures
+from bench.show.figures.style import style
+from bench.show.tables import columns as tables
+from bench.show.tables.columns import columns_answer, columns_table
 from implementations import _methods
 from tests.close import close
 from tests.posterior.test_reference import made
 
 TASK = msgspec.structs.replace(tasks.all_tasks()["digits"], n_hidden=4)
 N, N_INPUTS = 30, 6
+CLOTHES = "clothes/auroc predictive entropy"
 PLAIN = {"title": "one", "approach": "deep_ensemble", "draws": 0, "values": {"members": 1, "batch_size": N}}
 
 
@@ -37,14 +38,15 @@ def column(tmp_path):
     sets = {name: dataclasses.replace(split, name=name) for name in ("digits", "clothes")}
     probs = np.full((8, N, 10), 0.1, np.float16)
     reference = made({"digits": probs, "clothes": probs})
-    return Column("digits", TASK, tasks.TaskData(split, sets), reference, tmp_path / "digits-methods.jsonl", 0.5)
+    data = tasks.TaskData(split, sets)
+    return Column("digits", TASK, lambda: data, reference, tmp_path / "digits-methods.jsonl", 0.5)
 
 
 @pytest.fixture
 def trainings(column, monkeypatch):
     """Two methods, one of which needs nothing; return what is trained."""
     known = {"one": method(), "two": method(title="two", choices={"epochs": [1, 2]})}
-    for module in (columns, training):
+    for module in (columns, training, tables):
         monkeypatch.setattr(module, "methods", lambda: known)
     found, plain = [], training.measured
 
@@ -133,10 +135,6 @@ def test_held_out_rows_choose(column, monkeypatch):
         training.best_of(column, method(choices={"epochs": [4, 4]}))
 
 
-def test_every_combination_of_choices_is_tried():
-    assert method(choices={"a": [1, 2], "b": ["x"]}).grid() == [{"a": 1, "b": "x"}, {"a": 2, "b": "x"}]
-
-
 def test_what_is_trained_is_trained_once_and_a_damaged_line_again(column, trainings):
     said = []
     first = training.train_all(column, [], said.append, range(2))
@@ -144,7 +142,7 @@ def test_what_is_trained_is_trained_once_and_a_damaged_line_again(column, traini
     assert training.train_all(column, [], said.append, range(2)) == first
     assert len(trainings) == 4
     lines = column.path.read_bytes().splitlines()
-    column.path.write_bytes(b"\n".join([lines[0].replace(b'"seed":0', b'"seed":7'), *lines[1:]]))
+    column.path.write_bytes(b"\n".join([lines[0], lines[1].replace(b'"seed":0', b'"seed":7'), *lines[2:]]))
     again = training.train_all(column, [], said.append, range(2))
     assert trainings[4:] == [("one", 0)]
     assert any("changed after it was written" in text for text in said)
@@ -165,7 +163,7 @@ def test_a_seed_that_diverges_leaves_the_choice_to_the_others_and_is_not_trained
     assert found["two", 0].why == "loss is nan"
     assert chosen[0][2] == chosen[1][2] == found["two", 0].chosen == found["two", 1].chosen != {}
     again = training.train_all(column, ["two"], lambda text: None, range(3))
-    assert again.keys() == {("two", 0), ("two", 1), ("two", 2)}
+    assert again.keys() == {("hmc", 0), ("two", 0), ("two", 1), ("two", 2)}
     assert [(seed, given) for _, seed, given in chosen[2:]] == [(2, chosen[0][2])]
 
 
@@ -178,7 +176,7 @@ def test_a_missing_package_stops_its_method_alone_and_is_asked_again(column, tra
         return plain(column, method, given, seed)
 
     monkeypatch.setattr(training, "measured", lacking)
-    assert training.train_all(column, [], said.append, range(2)).keys() == {("two", 0), ("two", 1)}
+    assert training.train_all(column, [], said.append, range(2)).keys() == {("hmc", 0), ("two", 0), ("two", 1)}
     assert said[0] == "one is not trained: no torchbnn"
     monkeypatch.setattr(training, "measured", plain)
     assert ("one", 1) in training.train_all(column, [], said.append, range(2))
@@ -204,18 +202,10 @@ def test_predictions_that_are_no_numbers_and_matrices_that_cannot_be_inverted_ha
         training.fitted(column, method(values={}), {}, 0, column.data.train)
 
 
-def test_a_weight_of_the_kl_that_whole_rows_cannot_have_is_refused():
-    assert method(kl_weight=500.0).rows_for_kl(1000) == 2
-    with pytest.raises(ConfigError, match="give 500"):
-        method(kl_weight=469.0).rows_for_kl(1000)
-    assert all(one.rows_for_kl(1000) == close(1000 / one.kl_weight) for one in columns.methods().values())
-
-
 def test_the_time_of_what_is_missing_comes_from_what_was_trained(column, trainings, monkeypatch, tmp_path):
     monkeypatch.setattr(training, "RESULTS", tmp_path / "shipped")
     assert training.expected(column, range(2)) == (0.0, ["one", "two"])
-    (first, *others) = training.train_all(column, ["one"], lambda text: None, [0]).values()
-    assert not others
+    first = training.train_all(column, ["one"], lambda text: None, [0])["one", 0]
     assert training.expected(column, range(3)) == (close(2 * first.seconds), ["two"])
 
 
@@ -259,15 +249,48 @@ def test_the_table_ranks_what_is_beyond_the_floor(column, trainings):
     assert table.columns == ["method", "place", "digits", "clothes", "joint", "NLL", "AUROC"]
     *rows, last = table.texts()
     assert {row[0] for row in rows} == {"one", "two"}
-    assert last[0] == "the reference (HMC): its floor"
+    # Each class has .1: a log-loss of log 10 nats. Clothes and digits have the same entropy..
+    assert last[0] == "HMC: floor, quality"
+    assert last[-3:] == ["2.10", "2.30", "0.500"]  # the first: of `made`
     one = found["one", 0]
     near = msgspec.structs.replace(one, metrics={**one.metrics, "digits/total variation": 0.0})
     first, *_ = columns_table(column, columns.methods(), {("one", 0): near}).texts()
     assert list(first[:2]) == ["one", "at the floor"]
 
 
-def test_methods_are_known_approaches_and_every_task_with_one_prior_has_a_group(capsys):
-    assert {one.approach for one in columns.methods().values()} <= set(manifests())
-    assert main(["run", "--group", "posterior"]) == USAGE
-    names = set(re.findall(r"'posterior-(.*?)'", capsys.readouterr().err))
-    assert names == {name for name, one in tasks.all_tasks().items() if len({*one.weight_sds, *one.bias_sds}) == 1}
+def test_the_answer_counts_pairs_of_methods_whose_order_is_the_same(column, monkeypatch):
+    """Distances 1 < 2 < 3 and NLL 1 < 3 < 2: two of three pairs agree, so tau = (2 - 1) / 3."""
+    numbers = {
+        title: {
+            "digits/total variation": distance,
+            "digits/nll": nll,
+            "clothes/total variation": distance,
+            "clothes/auroc predictive entropy": -nll,
+        }
+        for title, distance, nll in (("b", 2.0, 3.0), ("a", 1.0, 1.0), ("c", 3.0, 2.0))
+    }
+    monkeypatch.setattr("bench.show.tables.columns.means", lambda column: numbers)
+    monkeypatch.setattr("bench.show.tables.columns.quality_of_hmc", lambda column: {"digits/nll": 1.5, CLOTHES: 0.9})
+    first, order, digits, clothes, own = columns_answer(column)
+    assert "Of 3 methods" in first
+    assert "none predict as the posterior does" in first
+    assert order == "Nearest: a (1.000), b (2.000) and c (3.000). Farthest: c (3.000), b (2.000) and a (1.000)."
+    assert "with a lower NLL in 67 % of the pairs of methods (Kendall's tau 0.33" in digits
+    assert "detection of clothes in 67 %" in clothes
+    assert own.endswith("an AUROC of 0.900. A lower NLL: a (1.000).")
+
+
+def test_figures_are_drawn_of_stored_columns_and_cold_chains(column, trainings, monkeypatch, tmp_path):
+    training.train_all(column, [], lambda text: None, range(2))
+    cold = tmp_path / "cold.csv"
+    cold.write_text("temperature,chain,nll,auroc_clothes\n1.0,0,.3,.9\n0.1,0,.2,.8\n")
+    monkeypatch.setattr(figures, "stored_columns", lambda results: [column])
+    monkeypatch.setattr(figures, "COLD", cold)
+    found = {figure.name: figure for figure in figures.make(SimpleNamespace(store=SimpleNamespace(root=tmp_path)))}
+    assert found.keys() == {"posterior-digits", "posterior-cold"}
+    with style():
+        above, below = found["posterior-digits"].draw().axes
+        left, _ = found["posterior-cold"].draw().axes
+    assert {one.get_text() for one in above.texts} == {"one", "two"}
+    assert [axes.lines[-1].get_ydata()[0] for axes in (above, below)] == [close(np.log(10)), 0.5]  # HMC's own
+    assert left.lines[0].get_ydata().tolist() == [0.2, 0.3]

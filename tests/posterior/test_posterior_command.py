@@ -6,12 +6,12 @@ import torch
 from msgspec import structs
 
 from bench.cli.main import main
-from bench.cli.posterior import drawn
 from bench.core.errors import StoreError
 from bench.core.locks import lock
 from bench.posterior import making, reference, tasks
 from bench.posterior.distance import joint_log_loss
 from bench.posterior.hmc import sample
+from bench.show.figures.posterior import drawn
 from bench.show.figures.style import style
 
 SETS = {"train": 40, "digits": 12, "letters": 6}

@@ -1,16 +1,22 @@
-"""The tasks: rows as they are fixed, small images, priors; what is wrong ends in one line."""
+"""The tasks and methods: rows as they are fixed, small images, priors; what is wrong ends in one line."""
 
+import re
 import sys
 
 import numpy as np
 import pytest
 from msgspec import structs
 
+from bench.cli import USAGE
+from bench.cli.main import main
 from bench.core.errors import ConfigError, DataCorrupt, MissingFramework
 from bench.data.splits import load_split
-from bench.posterior import tasks
+from bench.plan.registry import manifests
+from bench.posterior import columns, tasks
 from bench.posterior.tasks import Rows, rows_hash
 from bench.uci.data import load as uci
+from tests.close import close
+from tests.posterior.test_columns import method
 
 TASKS = tasks.all_tasks()
 
@@ -133,3 +139,21 @@ def test_without_scikit_learn_the_extra_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "sklearn.datasets", None)
     with pytest.raises(MissingFramework, match=r"scikit-learn; pip install.*libraries"):
         tasks.load(TASKS["digits"])
+
+
+def test_every_combination_of_choices_is_tried():
+    assert method(choices={"a": [1, 2], "b": ["x"]}).grid() == [{"a": 1, "b": "x"}, {"a": 2, "b": "x"}]
+
+
+def test_a_weight_of_the_kl_that_whole_rows_cannot_have_is_refused():
+    assert method(kl_weight=500.0).rows_for_kl(1000) == 2
+    with pytest.raises(ConfigError, match="give 500"):
+        method(kl_weight=469.0).rows_for_kl(1000)
+    assert all(one.rows_for_kl(1000) == close(1000 / one.kl_weight) for one in columns.methods().values())
+
+
+def test_methods_are_known_approaches_and_every_task_with_one_prior_has_a_group(capsys):
+    assert {one.approach for one in columns.methods().values()} <= set(manifests())
+    assert main(["run", "--group", "posterior"]) == USAGE
+    names = set(re.findall(r"'posterior-(.*?)'", capsys.readouterr().err))
+    assert names == {name for name, one in tasks.all_tasks().items() if len({*one.weight_sds, *one.bias_sds}) == 1}

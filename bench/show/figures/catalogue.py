@@ -16,6 +16,7 @@ from bench.show.figures import (
     learning,
     lecture,
     methods,
+    posterior,
     sure,
     training,
     uncertainty,
@@ -27,7 +28,7 @@ from bench.show.inputs import Inputs
 FORMATS = ("svg", "png")
 PAGE: tuple[ModuleType, ...] = (sure, forest, changes, methods, training, uncertainty, learning)
 """In the order of their figures on the page. The function `make` of each gives its figures, or why they are absent."""
-MODULES = (*PAGE, lecture)
+MODULES = (*PAGE, lecture, posterior)
 
 
 def survey(inputs: Inputs, modules: Sequence[ModuleType] = MODULES) -> tuple[list[Figure], list[Absent]]:

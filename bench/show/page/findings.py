@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from bench.core.text import counted, listed
 from bench.judge.comparison import CANNOT_TELL, CONFIRMED, CONTRADICTED
 from bench.judge.stats.papers import PAPER
+from bench.posterior.columns import stored_columns
 from bench.show.figures import forest as end_results_figure
 from bench.show.figures.changes import MISTAKES
 from bench.show.inputs import Inputs
@@ -16,6 +17,7 @@ from bench.show.page.worth import NOT_MEASURED, with_verb, worth
 from bench.show.sentences import MISSING, all_filled
 from bench.show.tables.blundell2015 import noise_left, worth_of_choices
 from bench.show.tables.blundell2015_answer import can_it_be_reproduced, in_one_line
+from bench.show.tables.columns import columns_answer
 from bench.show.tables.methods_answer import methods_answer
 
 TESTED = (CONFIRMED, CONTRADICTED, CANNOT_TELL)
@@ -132,7 +134,8 @@ def sentences(inputs: Inputs) -> dict[str, str]:
         f"{PAPER}_choices": worth_of_choices(inputs.paper),
         f"{PAPER}_pruning": noise_left(inputs.paper),
     }
-    return {**all_filled(inputs), **found, "methods": as_list(methods_answer(inputs)), **paper}
+    columns = {f"posterior-{one.name}": as_list(columns_answer(one)) for one in stored_columns(inputs.store.root)}
+    return {**all_filled(inputs), **found, **columns, "methods": as_list(methods_answer(inputs)), **paper}
 
 
 def as_list(points: Sequence[str]) -> str:

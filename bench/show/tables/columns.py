@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from statistics import fmean
 
-from bench.core.text import THREE, Digits
+from scipy.stats import kendalltau
+
+from bench.core.text import THREE, listed
 from bench.judge.samples import MissingValue, Samples
 from bench.judge.stats.places import Rank, places
-from bench.posterior.columns import AUROC, NLL, Column, Method, Trained
+from bench.posterior.columns import AUROC, HMC, NLL, Column, Method, Trained, methods, quality_of_hmc, stored_columns
 from bench.posterior.compare import TIMES_FLOOR
 from bench.posterior.reference import JOINT, TOTAL_VARIATION, refusals
 from bench.posterior.tasks import DIGITS, SETS
@@ -26,11 +30,11 @@ EXPLANATION = (
 NO_RUN = MissingValue("not run", "this method has no training of today's definition")
 
 
-def columns_table(column: Column, methods: Mapping[str, Method], found: Mapping[tuple[str, int], Trained]) -> Table:
+def columns_table(column: Column, known: Mapping[str, Method], found: Mapping[tuple[str, int], Trained]) -> Table:
     """Return the table of a task's methods, the nearest first."""
     sets = [name for name in SETS if name in column.reference.sets]
     keys = [*(f"{name}/{TOTAL_VARIATION}" for name in sets), f"{DIGITS}/{JOINT}", f"{DIGITS}/{NLL}", f"clothes/{AUROC}"]
-    trained = {name for name, _ in found}
+    trained = {name for name, _ in found if name != HMC}
     numbers = {name: {key: _sample(found, name, key) for key in keys} for name in trained}
     floor = {name: values[TOTAL_VARIATION] for name, values in column.reference.floor.items()}
     refused = refusals(column.reference)
@@ -39,10 +43,10 @@ def columns_table(column: Column, methods: Mapping[str, Method], found: Mapping[
     ranked = {} if refused else places(far, is_higher_better=False)
     order = sorted(trained, key=lambda name: _mean(numbers[name][RANKED]))
     rows: list[list[Entry]] = [
-        [methods[name].title, _place(name, near, ranked), *(_entry(numbers[name][key]) for key in keys)]
-        for name in order
+        [known[name].title, _place(name, near, ranked), *(_entry(numbers[name][key]) for key in keys)] for name in order
     ]
-    rows.append(_of_reference(column, sets, floor, len(keys)))
+    hmc = quality_of_hmc(column)
+    rows.append(_of_reference(sets, floor, [hmc.get(key) for key in keys[len(sets) :]]))
     return Table(
         f"posterior-{column.name}",
         f"Who approximates the posterior? {column.task.title}",
@@ -50,12 +54,63 @@ def columns_table(column: Column, methods: Mapping[str, Method], found: Mapping[
         ["method", "place", *sets, "joint", "NLL", "AUROC"],
         rows,
         [
-            *_absent(methods, trained),
+            *_absent(known, trained),
             *(f"The reference is refused: {one}" for one in refused),
-            *_chosen(methods, found),
+            *_chosen(known, found),
         ],
         conditions="Mean +- standard deviation over training seeds (their number).",
     )
+
+
+def stored_tables(results: Path) -> Iterator[Table]:
+    """Give the table of each task with trained methods, of a results folder or shipped."""
+    for column in stored_columns(results):
+        yield columns_table(column, methods(), column.stored(lambda _: None))
+
+
+def means(column: Column) -> dict[str, dict[str, float]]:
+    """Return the mean over training seeds of each number of each trained method, by title."""
+    found, known = column.stored(lambda _: None), methods()
+    by_name = {name: [one.metrics for (given, _), one in found.items() if given == name] for name in known}
+    return {
+        known[name].title: {key: fmean(one[key] for one in every if key in one) for key in every[0]}
+        for name, every in by_name.items()
+        if every and every[0]
+    }
+
+
+def columns_answer(column: Column) -> list[str]:
+    """Say who is near the posterior, and whether that goes with better predictions: a first sentence, and points."""
+    found = sorted(means(column).items(), key=lambda pair: pair[1][RANKED])
+    floor = column.reference.floor[DIGITS][TOTAL_VARIATION]
+    near = [title for title, one in found if one[RANKED] <= TIMES_FLOOR * floor]
+    told = [f"{title} ({one[RANKED]:.3f})" for title, one in found]
+    first = (
+        f"Of {len(found)} methods on {column.task.title}, {len(near) or 'none'} predict as the posterior does, within "
+        f"twice the floor of {floor:.4f} (total variation on digits)."
+    )
+    points = [f"Nearest: {listed(told[:3])}. Farthest: {listed(told[-3:][::-1])}."]
+    for rows, quality, what in ((DIGITS, NLL, "a lower NLL"), ("clothes", AUROC, "better detection of clothes")):
+        distances, good = ([one[f"{rows}/{part}"] for _, one in found] for part in (TOTAL_VARIATION, quality))
+        tau = kendalltau(distances, good if quality == NLL else [-one for one in good])
+        points.append(
+            f"Nearer on {rows} goes with {what} in {50 * (1 + tau.statistic):.0f} % of the pairs of methods "
+            f"(Kendall's tau {tau.statistic:.2f}, p {tau.pvalue:.2g})."
+        )
+    return [first, *points, *_beside(column, found)]
+
+
+def _beside(column: Column, found: list[tuple[str, dict[str, float]]]) -> list[str]:
+    """Say how well the posterior itself predicts, and which methods have a lower NLL."""
+    nll, detected = f"{DIGITS}/{NLL}", f"clothes/{AUROC}"
+    own = quality_of_hmc(column)
+    if not own:
+        return []
+    better = [f"{title} ({one[nll]:.3f})" for title, one in found if one[nll] < own[nll]]
+    return [
+        f"The posterior itself has an NLL of {own[nll]:.3f} and tells clothes with an AUROC of {own[detected]:.3f}. "
+        f"A lower NLL: {listed(better) or 'none'}."
+    ]
 
 
 def _sample(found: Mapping[tuple[str, int], Trained], name: str, key: str) -> Samples:
@@ -80,11 +135,10 @@ def _place(name: str, near: set[str], ranked: Mapping[str, Rank]) -> str:
     return NEAR if name in near else str(ranked.get(name, NOT_RANKED))
 
 
-def _of_reference(column: Column, sets: list[str], floor: Mapping[str, float], n_keys: int) -> list[Entry]:
-    """Return the last row: the floor of each set, and the reference's own joint log-loss."""
-    joint: Entry = Number(column.reference.about.joint_log_loss, Digits(decimals=3))
-    row: list[Entry] = ["the reference (HMC): its floor", "", *(Number(floor[name], THREE) for name in sets), joint]
-    return row + [None] * (n_keys + 2 - len(row))
+def _of_reference(sets: list[str], floor: Mapping[str, float], own: list[float | None]) -> list[Entry]:
+    """Return the last row: the floor of each set, and how well the reference itself predicts."""
+    quality: list[Entry] = [None if one is None else Number(one, THREE) for one in own]
+    return ["HMC: floor, quality", "", *(Number(floor[name], THREE) for name in sets), *quality]
 
 
 def _absent(methods: Mapping[str, Method], trained: set[str]) -> list[str]:

@@ -76,6 +76,12 @@ def _audits(inputs: Inputs) -> Iterable[Table]:
     return lists.audit_tables(audit_documents(list(DOCUMENTS), inputs.numbers))
 
 
+def _columns(inputs: Inputs) -> Iterable[Table]:
+    from bench.show.tables.columns import stored_tables  # here: few tables need PyTorch
+
+    return stored_tables(inputs.store.root)
+
+
 def _provenance(inputs: Inputs) -> Table:
     return lists.provenance_table(inputs.results.records)
 
@@ -180,6 +186,7 @@ TABLES = (
     TableKind(
         "provenance", "Which machines, versions and code made the records?", _provenance, spare=("data", "versions")
     ),
+    TableKind("posterior-*", "Who approximates the posterior of *?", _columns, names=lambda: ("digits", "mnist14-sd1")),
     TableKind("unfinished", "Which records have no numbers, and why?", lists.unfinished_table),
 )
 
