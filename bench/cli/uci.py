@@ -136,7 +136,7 @@ def run_group(arguments: argparse.Namespace) -> int:
 
     Names in the place of approaches choose sets and methods.
     """
-    from bench.uci.train import METHODS, How, place, run_set  # not at the top: who reads what is printed does without
+    from bench.uci.train import METHODS, How, is_made, run_set  # not at the top: who reads what is printed does without
 
     refuse_others(arguments, "approaches", "profile", "seeds", "threads", "checkpoint_every", "data_dir", "quiet")
     is_short = arguments.profile == "smoke"
@@ -163,7 +163,7 @@ def run_group(arguments: argparse.Namespace) -> int:
         for name, method, seed in itertools.product(names, methods, arguments.seeds)
         for epochs in ((0,) if method == "linear" else (4,) if is_short else _epochs(name, method))
     }
-    missing_s = [seconds for run, seconds in runs.items() if not place(*run, how).exists()]
+    missing_s = [seconds for run, seconds in runs.items() if not is_made(*run, how)]
     how.say(f"{len(missing_s)} of {len(runs)} to train: about {duration(sum(missing_s))} of one quiet core in all")
     for run in sorted(runs, key=lambda one: runs[one]):
         name, method, epochs, seed = run

@@ -103,11 +103,11 @@ def run_set(name: str, method: str, epochs: int, seed: int, how: How) -> pd.Data
     epochs = 0 if method == "linear" else epochs
     data = load(name, how.data_dir)
     data = data._replace(splits=data.splits[: how.splits])
-    passes = how.passes if method.startswith("mc_dropout") else PASSES
+    passes = _passes(method, how)
     recipe = "" if passes == PASSES else f"{passes} passes"
     fits = [Fit(name, method, recipe, epochs, split, seed) for split in range(len(data.splits))]
     path = place(name, method, epochs, seed, how)
-    of = definition(name, method, [epochs, seed, passes, len(fits)])
+    of = definition(name, method, epochs, seed, how)
     if is_there(path):
         table = _read_table(path, fits)
         if set(table["definition"]) == {of}:
@@ -127,17 +127,28 @@ def run_set(name: str, method: str, epochs: int, seed: int, how: How) -> pd.Data
 
 def place(name: str, method: str, epochs: int, seed: int, how: How) -> Path:
     """Return the file of a table, which has all splits."""
-    passes = [f"{how.passes}p"] if method.startswith("mc_dropout") and how.passes != PASSES else []
+    passes = [f"{how.passes}p"] if _passes(method, how) != PASSES else []
     splits = [f"{how.splits}s"] if how.splits else []
     return how.root / "uci" / ("-".join([name, method, str(epochs), str(seed), *passes, *splits]) + ".csv")
 
 
-def definition(name: str, method: str, numbers: Sequence[int]) -> str:
-    """Return the hash of what a table's numbers come from: data, settings, training code, and other numbers."""
-    ignored = {"title", "note", "package", "sha256_package"}
-    known = {key: value for key, value in msgspec.structs.asdict(facts_of(name)).items() if key not in ignored}
+def is_made(name: str, method: str, epochs: int, seed: int, how: How) -> bool:
+    """Return whether a table is there, and of today's definition."""
+    path, of = place(name, method, epochs, seed, how), definition(name, method, epochs, seed, how)
+    return is_there(path) and read_file(path, LARGEST).endswith(f",{of}\n".encode())
+
+
+def definition(name: str, method: str, epochs: int, seed: int, how: How) -> str:
+    """Return the hash of what a table's numbers come from: data, settings and training code."""
+    ignored, all_facts = {"title", "note", "package", "sha256_package"}, facts_of(name)
+    known = {key: value for key, value in msgspec.structs.asdict(all_facts).items() if key not in ignored}
     code = {"linear": [], "deep_ensemble": [ensembles]}.get(method, [dropout, dropout_loops, noise_loops])
+    numbers = [epochs, seed, _passes(method, how), how.splits or all_facts.splits]
     return digest([VERSION, known, method, numbers, source_hash([Path(str(one.__file__)) for one in code])])[:16]
+
+
+def _passes(method: str, how: How) -> int:
+    return how.passes if method.startswith("mc_dropout") else PASSES
 
 
 def _read_table(path: Path, fits: Sequence[Fit]) -> pd.DataFrame:

@@ -185,7 +185,9 @@ def test_a_table_of_other_data_settings_or_code_is_trained_again(made_up, tmp_pa
     first = run_set("yacht", "network", 3, 0, how(tmp_path))
     made_up.y[:] += 1000
     known, said = train.facts_of("yacht"), []
+    assert train.is_made("yacht", "network", 3, 0, how(tmp_path))
     monkeypatch.setattr(train, "facts_of", lambda name: msgspec.structs.replace(known, sha256="0" * 64))
+    assert not train.is_made("yacht", "network", 3, 0, how(tmp_path))
     again = run_set("yacht", "network", 3, 0, how(tmp_path, say=said.append))
     assert any("is of other data, settings or code; it is trained again" in text for text in said)
     assert not again["value"].equals(first["value"])
@@ -197,7 +199,7 @@ def test_a_definition_has_data_settings_and_training_code(monkeypatch, tmp_path)
     changed.write_text("other code")
 
     def found(method):
-        return train.definition("yacht", method, [40, 0, 10_000, 20])
+        return train.definition("yacht", method, 40, 0, how(tmp_path))
 
     before = {method: found(method) for method in train.METHODS}
     assert len(set(before.values())) == len(before)
