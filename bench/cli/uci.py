@@ -10,14 +10,20 @@ from pathlib import Path
 
 from bench.cli.options import add_results, existing_folder, given_path, say
 from bench.core.errors import ConfigError, DataMissing, check_known
+from bench.core.files import write_atomically
 from bench.core.project import install
 from bench.core.text import duration
+from bench.show.figures.catalogue import FORMATS
+from bench.show.figures.style import printed as as_file
+from bench.show.figures.style import style
+from bench.show.figures.uci import drawn
 from bench.show.screens.audit import finding_lines
 from bench.show.tables.uci import counts, csv_lines, folded, judged, method_of, uci_table
 from bench.show.terminal import Listing, Part, shown
 from bench.uci.data import KEPT_SHARE, TRAIN_SHARE, facts_of, fetch, load, sets, splits, where
 from bench.uci.published import author, printed, spread, tables
 from bench.uci.rules import audit_sets, audit_uci
+from bench.uci.scores import stored
 from bench.uci.verdicts import TableVerdict, margin
 
 MOST = 14  # rows of a screen
@@ -46,6 +52,8 @@ def _uci(arguments: argparse.Namespace) -> int:
     check_known("UCI set", sets(), *arguments.names)
     if arguments.source is not None and not arguments.fetch:
         raise ConfigError("--from names a copy to fetch from; give --fetch too")
+    if arguments.figure is not None:
+        return _draw(arguments)
     chosen = arguments.names or sets()
     if arguments.fetch:
         for name in chosen:
@@ -67,6 +75,15 @@ def _uci(arguments: argparse.Namespace) -> int:
         mistakes = sum(one.outcome == "fails" for one in audit_uci(arguments.data_dir))
         print(shown(f"{len(printed())} printed values of {len(tables().columns)} columns; {mistakes} mistakes found"))
         print(shown("next: python -m bench audit data lists them; python -m bench uci SET compares a set's values"))
+    return 0
+
+
+def _draw(arguments: argparse.Namespace) -> int:
+    check_known("ending of --figure", FORMATS, arguments.figure.suffix.removeprefix("."))
+    with style():
+        picture = drawn(stored(arguments.results))
+        write_atomically(arguments.figure, as_file(picture, arguments.figure.suffix.removeprefix(".")))
+    say(str(arguments.figure))
     return 0
 
 

@@ -80,12 +80,17 @@ class TableFinding(Finding):
 
 def audit_uci(data_dir: Path | None = None) -> Iterator[TableFinding]:
     """Apply every rule to the printed values, the author's grid, and the sets that are on this machine."""
+    yield from audit_printed()
+    yield from audit_sets(sets(), data_dir)
+
+
+def audit_printed() -> Iterator[TableFinding]:
+    """Apply the rules for columns and tables to what is published."""
     columns = {name: one for name, one in tables().columns.items() if one.obtained == "read"}
     for name, column in columns.items():
         yield from audit_column(name, column, [one for one in printed() if one.column == name])
     for source in tables().sources:
         yield from audit_table(source, {name: one for name, one in columns.items() if name.startswith(f"{source}.")})
-    yield from audit_sets(sets(), data_dir)
 
 
 def audit_sets(names: Iterable[str], data_dir: Path | None = None) -> Iterator[TableFinding]:

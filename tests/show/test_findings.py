@@ -29,6 +29,7 @@ from bench.show.tables.confidence import (
     percent_sure,
 )
 from bench.show.tables.registry import one_table
+from bench.show.tables.uci import NOT_TRAINED
 from tests.synthetic import record
 from tests.tables import inputs, line
 
@@ -129,6 +130,7 @@ def test_without_records_every_finding_says_so():
     assert said.pop("blundell2015_pruning").startswith("Pruning has not run yet")
     assert said.pop("blundell2015_choices").startswith("The choices that the paper leaves open have not run yet")
     assert said.pop("methods").startswith("No method is measured yet")
+    assert said.pop("uci").endswith(NOT_TRAINED)
     assert [
         said.pop(name) for name in ("in_short", "reports_short", "sure", "wrong_sign", "which", "which_network")
     ] == [MISSING] * 6

@@ -2,9 +2,12 @@
 
 import csv
 import json
+import math
 import re
 
+import numpy as np
 import pytest
+from scipy import stats
 
 import bench
 from bench.cli import USAGE
@@ -12,12 +15,17 @@ from bench.cli.main import main
 from bench.core.errors import ConfigError
 from bench.judge.comparison import CONFIRMED
 from bench.judge.stats.rule import NOT_RUN, TOO_FEW
+from bench.show.figures.style import style
+from bench.show.figures.uci import drawn, lines
+from bench.show.tables.uci import NOT_TRAINED, uci_answer
 from bench.uci.data import facts
-from bench.uci.published import author, printed, tables
+from bench.uci.published import author, printed, spread, tables
+from bench.uci.scores import stored
 from bench.uci.verdicts import NOT_COMPARABLE
 
 HEAD = ("set", "method", "recipe", "epochs", "split", "seed", "metric", "value")
 MOST_LINES = 45  # of a screen
+NONE = "no whole runs to draw; python -m bench run --group uci makes them"
 FIVE = (-2, -1, 0, 1, 2)
 
 
@@ -108,3 +116,47 @@ def test_a_damaged_file_of_another_set_is_no_matter(tmp_path, capsys):
     assert main(["uci", "energy", "--data-dir", str(tmp_path)]) == 0
     assert main(["uci", "yacht", "--data-dir", str(tmp_path)]) == USAGE
     assert "remove this file" in capsys.readouterr().err
+
+
+def test_the_figure_has_printed_values_ours_with_their_interval_and_the_floor(root):
+    found = stored(root)
+    made, floor = lines(found, "bostonHousing", "rmse")
+    assert [line.label for line in made] == ["mc_dropout_2016, 400", "mc_dropout_2016, 4000", "mc_dropout_2018, 4000"]
+    values = np.array(list(author()["grid2018", "bostonHousing", "rmse"].values()))
+    assert made[2].mean == pytest.approx(values.mean(), rel=1e-12)  # tolerance: rounding
+    half = stats.t.ppf(0.975, 19) * values.std(ddof=1) * math.sqrt(1 / 20 + 51 / 455)  # Nadeau and Bengio 2003
+    assert made[2].half == pytest.approx(half, rel=1e-9)  # tolerance: 1e-10 of SciPy's t
+    assert made[2].printed == (2.9,)
+    assert sorted(made[1].printed) == [2.8, 2.83]
+    assert floor == pytest.approx(spread("bo2016x10", "bostonHousing", "rmse").mean, rel=1e-12)  # tolerance: rounding
+    assert lines(found, "protein-tertiary-structure", "ll")[1] is None
+    with style():
+        panels = drawn(found).axes
+    assert [axes.get_title("left") for axes in panels[::2]] == ["bostonHousing", "protein-tertiary-structure"]
+    assert floor in [line.get_xdata()[0] for line in panels[0].lines]
+
+
+def test_the_figure_is_a_file_of_its_ending(root, tmp_path, capsys):
+    for name, first in (("uci.svg", b"<svg"), ("uci.png", b"\x89PNG")):
+        assert main(["uci", "--results", str(root), "--figure", str(tmp_path / name)]) == 0
+        assert first in (tmp_path / name).read_bytes()[:200]
+    for words, message in ((["--figure", str(tmp_path / "uci.gif")], "known: png, svg"), (["--figure", "x.svg"], NONE)):
+        folder = root if "gif" in words[1] else tmp_path / "nothing"
+        capsys.readouterr()
+        assert main(["uci", "--results", str(folder), *words]) == USAGE
+        assert message in capsys.readouterr().err
+
+
+def test_the_sentences_count_mistakes_outcomes_and_floors(root, tmp_path):
+    opening, mistakes, caps, *others = uci_answer(root)
+    assert opening.startswith("527 values are printed in 36 columns; 11 of")
+    assert "target column (naval's turbine) (8 columns)" in mistakes
+    assert "energy -1.063, naval-propulsion-plant 4.491 and yacht -1.063" in caps
+    # rmse of readme2018.bo is 2.83, of the others 2.80; -2.40 and -2.39; 400 epochs are not compared
+    assert others[0].startswith("`mc_dropout_2016`: ")
+    assert "2 not comparable" in others[0]
+    assert others[1] == "`mc_dropout_2018`: 2 confirmed, 2 too few seeds."
+    assert others[2].startswith("By split, ours correlate with the author's by 1.00 to 1.00; 0 of 6 mean differences")
+    ratio = spread("bo2016x10", "bostonHousing", "rmse").mean / spread("grid2018", "bostonHousing", "rmse").mean
+    assert others[3].endswith(f"times the author's RMSE: bostonHousing {ratio:.3g}.")
+    assert uci_answer(tmp_path / "nothing")[3:] == [NOT_TRAINED]

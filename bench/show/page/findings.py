@@ -19,6 +19,7 @@ from bench.show.tables.blundell2015 import noise_left, worth_of_choices
 from bench.show.tables.blundell2015_answer import can_it_be_reproduced, in_one_line
 from bench.show.tables.columns import columns_answer
 from bench.show.tables.methods_answer import methods_answer
+from bench.show.tables.uci import uci_answer
 
 TESTED = (CONFIRMED, CONTRADICTED, CANNOT_TELL)
 
@@ -126,7 +127,7 @@ FINDINGS = (
 
 
 def sentences(inputs: Inputs) -> dict[str, str]:
-    """Return the sentences by name: of every finding, and of the paper of 2015."""
+    """Return the sentences by name: of every finding, of the paper of 2015 and of the UCI table."""
     found = {finding.name: finding.answer(inputs) for finding in FINDINGS}
     paper = {
         PAPER: as_list(can_it_be_reproduced(inputs.paper)),
@@ -135,7 +136,8 @@ def sentences(inputs: Inputs) -> dict[str, str]:
         f"{PAPER}_pruning": noise_left(inputs.paper),
     }
     columns = {f"posterior-{one.name}": as_list(columns_answer(one)) for one in stored_columns(inputs.store.root)}
-    return {**all_filled(inputs), **found, **columns, "methods": as_list(methods_answer(inputs)), **paper}
+    answers = {"methods": as_list(methods_answer(inputs)), "uci": as_list(uci_answer(inputs.store.root))}
+    return {**all_filled(inputs), **found, **columns, **answers, **paper}
 
 
 def as_list(points: Sequence[str]) -> str:

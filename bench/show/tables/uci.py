@@ -3,15 +3,29 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from bench.core.text import Digits
+from bench.core.text import Digits, counted, listed
+from bench.judge.comparison import ALPHA
 from bench.show.reasoning import p_text
 from bench.show.table import EMPTY, Measured, Number, Table
-from bench.uci.published import tables
-from bench.uci.scores import stored
-from bench.uci.verdicts import TableVerdict, in_words, judge_all, margin, what_it_is, with_kind
+from bench.uci.data import sets
+from bench.uci.published import printed, spread, tables
+from bench.uci.rules import RULES, audit_grid, audit_printed
+from bench.uci.scores import Run, stored
+from bench.uci.verdicts import (
+    MARGIN_RUN,
+    NOT_COMPARABLE,
+    Runs,
+    TableVerdict,
+    in_words,
+    judge_all,
+    margin,
+    over_splits,
+    what_it_is,
+    with_kind,
+)
 
 NAME, TITLE = "uci", "Do the printed values of the UCI table come out?"
 COLUMNS = ("set", "printed in", "printed", "ours", "distance", "outcome", "r", "by split", "p")
@@ -20,6 +34,8 @@ EXPLANATION = (
     "their number. distance: of the nearest number that prints so. sd?: judged by its size. r, by split, p: our "
     "numbers of each split beside the author's: correlation, mean difference, p of the corrected resampled t."
 )
+FLOOR = "linear"  # the method that is a closed form
+NOT_TRAINED = "Our methods are not trained yet; the commands below do it."
 SIGNED = Digits(significant=2, signed=True)
 
 
@@ -120,3 +136,57 @@ def counts(found: Iterable[TableVerdict]) -> Iterator[tuple[str, str]]:
     for column, outcomes in by_column.items():
         text = ", ".join(f"{n} {outcome}" for outcome, n in outcomes.items())
         yield column, f"{text}; ours: {tables().columns[column].method}"
+
+
+def uci_answer(root: Path) -> list[str]:
+    """Say what the printed table has, and what our runs say of it: an opening, then points."""
+    runs = stored(root)
+    found = judge_all(runs)
+    trained = {one.printed.column for one in found if method_of(one)}
+    opening = (
+        f"{counted(len(printed()), 'value')} are printed in {counted(len(tables().columns), 'column')}; "
+        f"{len(trained)} of the columns are of methods that we train."
+    )
+    return [opening, _mistakes(), _caps(), *(_outcomes(found, runs) or [NOT_TRAINED])]
+
+
+def _mistakes() -> str:
+    wrong = [one for one in audit_printed() if one.outcome == "fails" and RULES[one.rule].severity == "wrong"]
+    named = Counter(RULES[one.rule].title for one in wrong)
+    texts = [f"{title} ({counted(n, 'column')})" for title, n in named.most_common()]
+    return f"Wrong, by the rules of `audit data`: {listed(texts)}."
+
+
+def _caps() -> str:
+    capped = [one for name in sets() for one in audit_grid(name) if one.outcome == "fails"]
+    texts = [f"{one.subject} {one.measured['cap']:.3f}" for one in capped]
+    return (
+        "Where every split chooses the grid's largest tau, the 2018 log-likelihood cannot exceed log(tau / 2 pi) / 2, "
+        f"whatever the network: {listed(texts)}."
+    )
+
+
+def _outcomes(found: Sequence[TableVerdict], runs: Mapping[Run, Mapping[str, Runs]]) -> list[str]:
+    """Say how often each outcome occurs for each method; nothing without runs."""
+    seen = [one for one in folded(found) if method_of(one) and one.ours.n]
+    points = []
+    for method in dict.fromkeys(map(method_of, seen)):
+        counted_outcomes = Counter(one.outcome for one in seen if method_of(one) == method)
+        points.append(f"`{method}`: " + ", ".join(f"{n} {outcome}" for outcome, n in counted_outcomes.items()) + ".")
+    if pairs := [one.by_split for one in seen if one.by_split and one.outcome != NOT_COMPARABLE]:
+        low, high = (pick(one.correlation for one in pairs) for pick in (min, max))
+        beyond = sum(one.corrected_p < ALPHA for one in pairs)
+        points.append(
+            f"By split, ours correlate with the author's by {low:.2f} to {high:.2f}; "
+            f"{beyond} of {counted(len(pairs), 'mean difference')} are beyond chance (p < {ALPHA:g}, not adjusted)."
+        )
+    if floors := list(_floors(runs)):
+        points.append(f"Least squares, which nobody prints, has this many times the author's RMSE: {listed(floors)}.")
+    return points
+
+
+def _floors(runs: Mapping[Run, Mapping[str, Runs]]) -> Iterator[str]:
+    for run, measured in runs.items():
+        known = spread(MARGIN_RUN, run.set, "rmse")
+        if run.method == FLOOR and known is not None:
+            yield f"{run.set} {over_splits(run.set, measured['rmse'])[0] / known.mean:.3g}"
