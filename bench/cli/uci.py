@@ -20,7 +20,7 @@ from bench.show.figures.uci import drawn
 from bench.show.screens.audit import finding_lines
 from bench.show.tables.uci import counts, csv_lines, folded, judged, method_of, uci_table
 from bench.show.terminal import Listing, Part, shown
-from bench.uci.data import KEPT_SHARE, TRAIN_SHARE, facts_of, fetch, load, sets, splits, where
+from bench.uci.data import epochs_of, expected_s, facts_of, fetch, load, sets, splits, where
 from bench.uci.published import author, printed, spread, tables
 from bench.uci.rules import audit_sets, audit_uci
 from bench.uci.scores import stored
@@ -176,9 +176,9 @@ def run_group(arguments: argparse.Namespace) -> int:
     )
     methods = [one for one in METHODS if one in arguments.approaches] or METHODS
     runs = {
-        (name, method, epochs, seed): _expected_s(name, method, epochs, how.passes, how.splits)
+        (name, method, epochs, seed): expected_s(name, method, epochs, how.passes, how.splits)
         for name, method, seed in itertools.product(names, methods, arguments.seeds)
-        for epochs in ((0,) if method == "linear" else (4,) if is_short else _epochs(name, method))
+        for epochs in ((4,) if is_short and method != "linear" else epochs_of(name, method))
     }
     missing_s = [seconds for run, seconds in runs.items() if not is_made(*run, how)]
     how.say(f"{len(missing_s)} of {len(runs)} to train: about {duration(sum(missing_s))} of one quiet core in all")
@@ -203,27 +203,6 @@ def refuse_others(arguments: argparse.Namespace, *taken: str) -> None:
 
 def _option(name: str) -> str:
     return "--" + name.replace("_", "-")
-
-
-def _epochs(name: str, method: str) -> tuple[int, ...]:
-    """Return how long a method is trained on a set: as printed, which is half as long for protein."""
-    longest = facts_of(name).epochs
-    return (40,) if method == "deep_ensemble" else (40, longest // 10, longest)
-
-
-def _expected_s(name: str, method: str, epochs: int, passes: int, n_splits: int | None) -> float:
-    """Return the CPU seconds of a run, by the products of its layers, which take .27 to .7 ns each."""
-    known = facts_of(name)
-    rows, size = known.rows * TRAIN_SHARE, known.hidden * (known.features + 3)
-    if method == "linear":
-        return 0.0
-    if method == "deep_ensemble":  # five rates on four fifths of the rows, then one
-        return (n_splits or known.splits) * 5 * (5 * KEPT_SHARE + 1) * epochs * rows * size * 7e-10
-    n = {"mc_dropout_2018": len(known.drop_rates) * len(known.taus), "network": 1, "mc_dropout_2016": 0}[method]
-    seconds = (n * KEPT_SHARE + 1) * epochs * rows * size * 3.2e-10
-    if method != "network":
-        seconds += (n * (1 - KEPT_SHARE) * rows + known.rows - rows) * passes * size * 2.7e-10
-    return (n_splits or known.splits) * seconds
 
 
 def _nothing(text: str) -> None:

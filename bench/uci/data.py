@@ -39,6 +39,8 @@ FETCH = "uci {} --fetch --from FOLDER"
 LARGEST = 1 << 23  # bytes; the largest data.txt has 3.5 MB
 SEED = 1  # of all splits
 TRAIN_SHARE = 0.9  # of the rows
+METHODS = ("mc_dropout_2018", "mc_dropout_2016", "network", "deep_ensemble", "linear")
+PASSES = 10_000  # of dropout
 KEPT_SHARE = 0.8  # of a split's training rows, while the author chooses a setting; the rest validates
 WHOLE = "the bytes whose SHA-256 is in bench/uci/sets.toml"
 
@@ -227,6 +229,27 @@ def validation(train: RowNumbers) -> Split:
     """Return the rows of a split's training part that train while a setting is chosen, and those that validate."""
     kept = int(KEPT_SHARE * len(train))
     return Split(train[:kept], train[kept:])
+
+
+def epochs_of(name: str, method: str) -> tuple[int, ...]:
+    """Return how long a method is trained on a set: as printed, which is half as long for protein."""
+    longest = facts_of(name).epochs
+    return {"linear": (0,), "deep_ensemble": (40,)}.get(method, (40, longest // 10, longest))
+
+
+def expected_s(name: str, method: str, epochs: int, passes: int = PASSES, n_splits: int | None = None) -> float:
+    """Return the CPU seconds of a run, by the products of its layers, which take .27 to .7 ns each."""
+    known = facts_of(name)
+    rows, size = known.rows * TRAIN_SHARE, known.hidden * (known.features + 3)
+    if method == "linear":
+        return 0.0
+    if method == "deep_ensemble":  # five rates on four fifths of the rows, then one
+        return (n_splits or known.splits) * 5 * (5 * KEPT_SHARE + 1) * epochs * rows * size * 7e-10
+    n = {"mc_dropout_2018": len(known.drop_rates) * len(known.taus), "network": 1, "mc_dropout_2016": 0}[method]
+    seconds = (n * KEPT_SHARE + 1) * epochs * rows * size * 3.2e-10
+    if method != "network":
+        seconds += (n * (1 - KEPT_SHARE) * rows + known.rows - rows) * passes * size * 2.7e-10
+    return (n_splits or known.splits) * seconds
 
 
 def _stored() -> Path:

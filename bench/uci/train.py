@@ -32,7 +32,7 @@ from bench.core.errors import ConfigError, DataCorrupt, Diverged, check_known
 from bench.core.files import is_there, read_file, remove, write_atomically
 from bench.core.text import duration
 from bench.uci import dropout, dropout_loops, ensembles
-from bench.uci.data import Regression, SetFacts, Split, facts_of, load, standardise, validation
+from bench.uci.data import PASSES, Regression, SetFacts, Split, facts_of, load, standardise, validation
 from bench.uci.dropout import LARGEST, LENGTH_SCALE, Batch, Network, Prepared, State, Training, keras_decay, prepare
 from bench.uci.ensembles import RATES, Ensembles, best_rates
 from bench.uci.scores import METRICS, Fit, scores, tidy
@@ -41,7 +41,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
 VERSION = 1  # raise it where a change of this file, of the scores or of the random streams changes numbers
-PASSES = 10_000
 FURTHER = {
     "rmse_no_dropout": "RMSE of the network without dropout",
     "drop_rate": "the drop rate that was used",

@@ -18,7 +18,7 @@ from bench.judge.stats.rule import NOT_RUN, TOO_FEW
 from bench.show.figures.style import style
 from bench.show.figures.uci import drawn, lines
 from bench.show.tables.uci import NOT_TRAINED, uci_answer
-from bench.uci.data import facts
+from bench.uci.data import METHODS, epochs_of, expected_s, facts
 from bench.uci.published import author, printed, spread, tables
 from bench.uci.scores import stored
 from bench.uci.verdicts import NOT_COMPARABLE
@@ -148,10 +148,13 @@ def test_the_figure_is_a_file_of_its_ending(root, tmp_path, capsys):
 
 
 def test_the_sentences_count_mistakes_outcomes_and_floors(root, tmp_path):
-    opening, mistakes, caps, *others = uci_answer(root)
+    opening, mistakes, caps, hours, *others = uci_answer(root)
     assert opening.startswith("527 values are printed in 36 columns; 11 of")
     assert "target column (naval's turbine) (8 columns)" in mistakes
     assert "energy -1.063, naval-propulsion-plant 4.491 and yacht -1.063" in caps
+    seconds = [expected_s("yacht", method, epochs) for method in METHODS for epochs in epochs_of("yacht", method)]
+    assert len(seconds) == 11  # three lengths of three methods, one of the ensemble and of least squares
+    assert re.fullmatch(r"One run of every method .* of one quiet core; 5 runs of bostonHousing, .* take .*\.", hours)
     # rmse of readme2018.bo is 2.83, of the others 2.80; -2.40 and -2.39; 400 epochs are not compared
     assert others[0].startswith("`mc_dropout_2016`: ")
     assert "2 not comparable" in others[0]
@@ -159,4 +162,4 @@ def test_the_sentences_count_mistakes_outcomes_and_floors(root, tmp_path):
     assert others[2].startswith("By split, ours correlate with the author's by 1.00 to 1.00; 0 of 6 mean differences")
     ratio = spread("bo2016x10", "bostonHousing", "rmse").mean / spread("grid2018", "bostonHousing", "rmse").mean
     assert others[3].endswith(f"times the author's RMSE: bostonHousing {ratio:.3g}.")
-    assert uci_answer(tmp_path / "nothing")[3:] == [NOT_TRAINED]
+    assert uci_answer(tmp_path / "nothing")[4:] == [NOT_TRAINED]

@@ -10,11 +10,11 @@ import pytest
 pytest.importorskip("numba")
 
 from bench.cli.main import main
-from bench.cli.uci import _epochs
 from bench.core.errors import ConfigError, DataCorrupt
 from bench.uci import scores as scores_module
 from bench.uci import train
-from bench.uci.data import facts, standardise, validation
+from bench.uci.data import METHODS as METHOD_NAMES
+from bench.uci.data import epochs_of, facts, standardise, validation
 from bench.uci.dropout import Batch, Network, Parts, keras_decay
 from bench.uci.scores import METRICS, scores, stored
 from bench.uci.train import FURTHER, linear, run_set
@@ -285,9 +285,11 @@ def test_runs_are_whole_ones_by_set_metric_seed_and_split(made_up, tmp_path, mon
 
 
 def test_a_full_run_has_the_printed_epochs_of_each_set():
-    assert _epochs("yacht", "network") == (40, 400, 4000)
-    assert _epochs("protein-tertiary-structure", "mc_dropout_2016") == (40, 200, 2000)
-    assert _epochs("yacht", "deep_ensemble") == (40,)
+    assert epochs_of("yacht", "network") == (40, 400, 4000)
+    assert epochs_of("protein-tertiary-structure", "mc_dropout_2016") == (40, 200, 2000)
+    assert epochs_of("yacht", "deep_ensemble") == (40,)
+    assert epochs_of("yacht", "linear") == (0,)
+    assert tuple(train.METHODS) == METHOD_NAMES
 
 
 def test_wrong_arguments_are_named(tmp_path):

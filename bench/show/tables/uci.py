@@ -6,11 +6,11 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from bench.core.text import Digits, counted, listed
-from bench.judge.comparison import ALPHA
+from bench.core.text import Digits, counted, duration, listed
+from bench.judge.comparison import ALPHA, ENOUGH
 from bench.show.reasoning import p_text
 from bench.show.table import EMPTY, Measured, Number, Table
-from bench.uci.data import sets
+from bench.uci.data import METHODS, epochs_of, expected_s, sets
 from bench.uci.published import printed, spread, tables
 from bench.uci.rules import RULES, audit_grid, audit_printed
 from bench.uci.scores import Run, stored
@@ -34,6 +34,7 @@ EXPLANATION = (
     "their number. distance: of the nearest number that prints so. sd?: judged by its size. r, by split, p: our "
     "numbers of each split beside the author's: correlation, mean difference, p of the corrected resampled t."
 )
+FIVE_RUNS = ("bostonHousing", "concrete", "energy", "yacht")  # get verdicts; the others one run, and a distance
 FLOOR = "linear"  # the method that is a closed form
 NOT_TRAINED = "Our methods are not trained yet; the commands below do it."
 SIGNED = Digits(significant=2, signed=True)
@@ -147,7 +148,18 @@ def uci_answer(root: Path) -> list[str]:
         f"{counted(len(printed()), 'value')} are printed in {counted(len(tables().columns), 'column')}; "
         f"{len(trained)} of the columns are of methods that we train."
     )
-    return [opening, _mistakes(), _caps(), *(_outcomes(found, runs) or [NOT_TRAINED])]
+    return [opening, _mistakes(), _caps(), _hours(), *(_outcomes(found, runs) or [NOT_TRAINED])]
+
+
+def _hours() -> str:
+    by_set = {
+        name: sum(expected_s(name, m, epochs) for m in METHODS for epochs in epochs_of(name, m)) for name in sets()
+    }
+    several = ENOUGH * sum(by_set[name] for name in FIVE_RUNS)
+    return (
+        f"One run of every method on every set takes about {duration(sum(by_set.values()))} of one quiet core; "
+        f"{ENOUGH} runs of {listed(FIVE_RUNS)} take {duration(several)}."
+    )
 
 
 def _mistakes() -> str:
