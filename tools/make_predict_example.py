@@ -16,6 +16,7 @@ from bench.cli.main import guarded
 from bench.core.files import write_atomically
 from bench.core.project import RESULTS, TOP
 from bench.core.store import Store
+from bench.show.figures.style import printed, style
 from bench.show.predict import networks, show
 from bench.show.predict.pictures import Floats, normalise
 from tests import drawings
@@ -53,7 +54,8 @@ def main() -> int:
 def _make() -> int:
     images = [normalise(drawings.save(PICTURES / name, pixels)) for name, pixels in drawn().items()]
     told = [networks.ask(store, fit, images) for store, fit in networks.choose([Store(RESULTS)], APPROACHES)]
-    write_atomically(FIGURE, show.figure(images, list(zip(*told, strict=True)), "png"))
+    with style():
+        write_atomically(FIGURE, printed(show.draw(images, list(zip(*told, strict=True))), "png"))
     return 0
 
 

@@ -17,6 +17,7 @@ from bench.core.files import write_atomically
 from bench.core.project import RESULTS, usual_results
 from bench.core.store import Store
 from bench.core.text import one_line
+from bench.show.figures.style import printed, style
 from bench.show.predict import networks, show
 from bench.show.predict.pictures import Normalised, normalise
 
@@ -32,14 +33,8 @@ def add(parser: argparse.ArgumentParser) -> None:
     add("--draws", type=int, default=100, metavar="N", help="draws from the posterior (default: 100)")
     add("--figure", type=given_path, metavar="FILE", help="draw the answers: .png or .svg")
     add("--json", action="store_true", help="print JSON")
-    results = usual_results("fits", networks.SHIPPED)
-    add(
-        "--results",
-        type=given_folder,
-        default=results,
-        metavar="DIR",
-        help="default: ./results, or else the shipped networks",
-    )
+    usual = usual_results("fits", networks.SHIPPED)
+    add("--results", type=given_folder, default=usual, metavar="DIR", help="default: ./results, or the shipped ones")
     add_approach_path(parser)
     add_baseline(parser)
     parser.set_defaults(action=_predict)
@@ -61,16 +56,12 @@ def _predict(arguments: argparse.Namespace) -> int:
     doing("answering pictures")
     answers = _answers(arguments, images)
     if figure is not None and images:
-        write_atomically(figure, show.figure(images, answers, figure.suffix[1:]))
+        with style():
+            write_atomically(figure, printed(show.draw(images, answers), figure.suffix[1:]))
     if arguments.json:
         told = [
-            {
-                "image": image.path,
-                "verdict": show.verdict(its),
-                "remarks": image.remarks,
-                "answers": [*map(as_json, its)],
-            }
-            for image, its in zip(images, answers, strict=True)
+            {"image": one.path, "verdict": show.verdict(its), "remarks": one.remarks, "answers": [*map(as_json, its)]}
+            for one, its in zip(images, answers, strict=True)
         ]
         print(json.dumps([*told, *errors], indent=1))
     elif images:
@@ -99,7 +90,7 @@ def _answers(arguments: argparse.Namespace, images: Sequence[Normalised]) -> lis
         theirs = "the shipped networks" if baseline == RESULTS else f"the networks in {baseline}"
         print(one_line(f"{trained} {theirs}"), file=sys.stderr)
     told = []
-    for place, (store, fit) in enumerate(chosen if images else (), start=1):
+    for place, (store, fit) in enumerate(chosen, start=1):
         try:
             told.append(networks.ask(store, fit, images, arguments.draws))
         except (StoreError, MissingFramework) as error:

@@ -142,7 +142,7 @@ def test_a_picture_may_be_a_path_an_image_or_an_array(tmp_path):
     first, *others = bench.predict(*given, torch.from_numpy(grey.copy()), draws=5)
     assert (first.digit, first.recipe) == (3, "corrected")
     assert others == [first] * len(given)
-    with pytest.raises(UnusableImage, match=r"^picture 2: has shape"):
+    with pytest.raises(UnusableImage, match=r"^picture 2: cannot be read: it has shape"):
         bench.predict(grey, grey[0])
 
 

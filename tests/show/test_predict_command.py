@@ -37,16 +37,17 @@ def test_text(store, three, capsys, monkeypatch):
         "three.png: 1 of 2 networks does not know, 1 reads a 3",
         "the networks see",
     ]
-    picture = lines[2 : lines.index("approach    answer        probabilities              entropy  mutual inf")]
+    picture = lines[
+        2 : lines.index("approach    answer        probabilities              quantile  entropy  mutual inf")
+    ]
     assert "\n".join(picture) == show.characters(normalise(three).pixels)
     assert lines[2 + len(picture) :] == [
-        "approach    answer        probabilities              entropy  mutual inf",
-        "────────────────────────────────────────────────────────────────────────",
-        "mlp         I don't know  0: 0.19, 1: 0.19, 2: 0.19  2.035    -",  # one network has no spread
-        "linear_bbb  3             3: 0.90, 0: 0.02, 1: 0.01  0.541    0.000",
-        "mlp does not answer: the highest 10 % quantile, 0.190 of the digit 0, is not above 0.5",
+        "approach    answer        probabilities              quantile  entropy  mutual inf",
+        "──────────────────────────────────────────────────────────────────────────────────",
+        "mlp         I don't know  0: 0.19, 1: 0.19, 2: 0.19  0.190     2.035    -",  # one network has no spread
+        "linear_bbb  3             3: 0.90, 0: 0.02, 1: 0.01  0.900     0.541    0.000",
         "",
-        "a network answers if the 10 % quantile over its draws of a digit's probability is above 0.5",
+        "a network answers if the 10 % quantile of its draws of a digit's probability is above 0.5",
     ]
 
 
@@ -61,7 +62,7 @@ def test_json_tells_all_and_bad_pictures_do_not_harm_the_good(store, three, caps
     good, *errors = json.loads(out)
     assert (good["image"], good["verdict"]) == (str(three), "1 of 1 network reads a 3")
     (answer,) = good["answers"]
-    assert (answer["digit"], answer["refused_by"]) == (3, "")
+    assert (answer["digit"], round(answer["quantile"], 3)) == (3, 0.9)
     assert len(answer["probabilities"]) == 10
     assert [entry["image"] for entry in errors] == [str(bad), str(tmp_path / "none.jpg")]
     assert [line.split(":")[0] for line in err.splitlines()] == ["error", "error"]

@@ -32,8 +32,8 @@ def png_of(width, height):
         (b"", "cannot identify image file"),
         (b"GIF89a\x01\x00\x01\x00", "cannot identify image file"),
         (b"a digit", "cannot identify image file"),
-        (png_of(9000, 9000), "9000 x 9000 pixels; give a picture with 1 to 50 million"),
-        (png_of(60000, 60000), "give a PNG or JPEG of at most 50 million pixels"),
+        (png_of(9000, 9000), "9000 x 9000 pixels; give a PNG, JPEG or image of at most 50 million pixels"),
+        (png_of(60000, 60000), "of at most 50 million pixels"),
         (png_of(0, 10), "cannot be read"),
         (png_of(100, 100), "cannot be read"),
     ],
@@ -51,7 +51,7 @@ def test_what_cannot_be_read_is_one_line(content, reason, tmp_path):
 @pytest.mark.parametrize(
     ("array", "reason"),
     [
-        (np.zeros(784), r"has shape \(784,\) and numbers of float64; give \[H, W\]"),
+        (np.zeros(784), r"has shape \(784,\) and numbers of float64; give .*\[H, W\]"),
         (np.zeros((28, 28, 2)), "has shape"),
         (np.zeros((0, 28)), "has shape"),
         (np.full((28, 28), 255.0), "of bytes"),

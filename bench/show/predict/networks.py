@@ -35,9 +35,7 @@ NO_WEIGHTS = "scores/"  # names in a shipped file that begin so are of no weight
 MAX_DRAWS = 10_000
 BLOCK = 100  # pictures predicted at once
 TASK = Task("classification", n_outputs=10, n_train=60_000, n_inputs=784)
-RULE = (
-    f"a network answers if the 10 % quantile over its draws of a digit's probability is above {STRICT_RULE.threshold}"
-)
+RULE = f"a network answers if the 10 % quantile of its draws of a digit's probability is above {STRICT_RULE.threshold}"
 
 
 @dataclass(frozen=True, repr=False)
@@ -53,14 +51,9 @@ class PictureAnswer:
     probabilities: tuple[float, ...]  # of the digits 0 to 9, mean over the draws
     predictive_entropy: float
     mutual_information: float
-    refused_by: str  # why the rule does not answer, '' if it does
+    quantile: float  # the largest 10 % quantile over the draws of a digit's probability, see RULE
     draws: FloatArray = field(compare=False)  # [S, 10], probabilities of each draw; a deterministic network has one
     remarks: tuple[str, ...]  # see `Normalised`
-
-    @property
-    def label(self) -> str:
-        """Return the approach, with the recipe if it is not the published one, and the profile if it is not full."""
-        return label(self)
 
     @property
     def says(self) -> str:
@@ -71,7 +64,7 @@ class PictureAnswer:
         """Return the answer in one line."""
         sure = f"probability {self.probabilities[self.best_guess]:.3f}, entropy {self.predictive_entropy:.3f} nats"
         mutual = f", mutual information {self.mutual_information:.3f}" if len(self.draws) > 1 else ""
-        return "; ".join(filter(None, (f"{self.label}: {self.says} ({sure}{mutual})", self.refused_by, *self.remarks)))
+        return "; ".join((f"{label(self)}: {self.says} ({sure}{mutual})", *self.remarks))
 
 
 def label(of: Record | PictureAnswer) -> str:
@@ -96,21 +89,24 @@ def choose(stores: Sequence[Store], named: Sequence[str] = (), recipe: str | Non
     known = {each for entry in classifiers.values() for each in entry.recipes}
     check_known("recipe", known, (recipe or "published").split("+")[0])
     recipes = (recipe,) if recipe else PREFERRED
-    found: dict[str, list[tuple[tuple[object, ...], Store, Record]]] = {}
-    for place, store in enumerate(stores):
-        for fit in store.all_records()[0]:
-            is_usable = fit.outcome == "done" and fit.precision == "float32" and not is_stale(fit)
-            is_asked = fit.approach in (named or classifiers) and fit.recipe in recipes and fit.profile in PROFILES
-            if is_asked and is_usable and posterior_path(store, fit.fit_key).exists():
-                order = (recipes.index(fit.recipe), fit.profile != "full", fit.seed, fit.protocol != "common", fit.key)
-                found.setdefault(fit.approach, []).append(((place, *order), store, fit))
-    for name in named or (() if found else ("mlp",)):
-        if name not in found:
+    fits = [
+        ((recipes.index(fit.recipe), fit.profile != "full", fit.seed, fit.protocol != "common", fit.key), store, fit)
+        for store in stores
+        for fit in store.all_records()[0]
+        if fit.approach in classifiers and fit.recipe in recipes and fit.profile in PROFILES
+        if fit.outcome == "done" and fit.precision == "float32" and not is_stale(fit)
+        if posterior_path(store, fit.fit_key).exists()
+    ]
+    fits.sort(key=lambda one: (stores.index(one[1]), one[0]), reverse=True)
+    first = {fit.approach: (store, fit) for _, store, fit in fits}  # of several, the last stays
+    names = named or [name for name in classifiers if name in first] or ["mlp"]
+    for name in names:
+        if name not in first:
             raise ConfigError(
                 f"no trained network of {name} ({' or '.join(recipes)}) in {stores[0].root}; `python -m bench run "
                 f"{name} --recipe {recipes[0]} --results my-results` trains one; then give --results my-results"
             )
-    return [min(found[name], key=lambda one: one[0])[1:] for name in named or classifiers if name in found]
+    return [first[name] for name in names]
 
 
 def load(store: Store, fit: Record) -> Posterior:
@@ -118,14 +114,9 @@ def load(store: Store, fit: Record) -> Posterior:
     entry, path = manifest(fit.approach), posterior_path(store, fit.fit_key)
     kept = read_posterior(store, fit.fit_key, path)
     if kept is None:
-        raise StoreError(
-            f"posterior {path} cannot be trusted; `python -m bench run` elsewhere trains {label(fit)} anew"
-        )
-    weights = {
-        name: value.float() if value.dtype == torch.float16 else value
-        for name, value in kept[0].items()
-        if not name.startswith(NO_WEIGHTS)
-    }
+        raise StoreError(f"posterior {path} cannot be trusted; `python -m bench run` elsewhere trains another")
+    weights = {name: value for name, value in kept[0].items() if not name.startswith(NO_WEIGHTS)}
+    weights = {name: value.float() if value.dtype == torch.float16 else value for name, value in weights.items()}
     return build(entry, resolve(entry, fit.recipe), profile(fit.profile)).rebuild(weights, TASK, fit.seed)
 
 
@@ -133,6 +124,8 @@ def ask(store: Store, fit: Record, images: Sequence[Normalised], n_draws: int = 
     """Return a network's answers to pictures, each as if it were alone; raises BenchError if it cannot answer."""
     if not 1 <= n_draws <= MAX_DRAWS:
         raise ConfigError(f"{n_draws} draws were asked for; allowed are 1 to {MAX_DRAWS}")
+    if not images:
+        return []
     x = torch.from_numpy(np.stack([image.pixels.reshape(-1) for image in images]))
     rows = torch.zeros(BLOCK, dtype=torch.int64)  # noise of row 0 for each: no answer depends on the others
     try:
@@ -142,8 +135,7 @@ def ask(store: Store, fit: Record, images: Sequence[Normalised], n_draws: int = 
             blocks = [x[start : start + BLOCK] for start in range(0, len(x), BLOCK)]
             log_probs = torch.cat([categorical(posterior, one, draws, rows[: len(one)]) for one in blocks], dim=1)
     except (LookupError, RuntimeError, ValueError, TypeError, AttributeError) as error:
-        why = one_line(str(error), LONGEST_REASON)
-        path = posterior_path(store, fit.fit_key)
+        path, why = posterior_path(store, fit.fit_key), one_line(str(error), LONGEST_REASON)
         raise StoreError(f"posterior {path} does not fit today's {fit.approach}: {why}; train it anew") from error
     summary, each = reduce_draws(log_probs), log_probs.double().exp().cpu().numpy()
     nats, quantiles = entropies(summary), summary.quantile_probs[STRICT_RULE.quantile]
@@ -151,13 +143,11 @@ def ask(store: Store, fit: Record, images: Sequence[Normalised], n_draws: int = 
     answers = []
     for row, image in enumerate(images):
         digit, highest = int(quantiles[row].argmax()), float(quantiles[row].max())
-        no = f"the highest 10 % quantile, {highest:.3f} of the digit {digit}, is not above {STRICT_RULE.threshold}"
-        refused = "" if highest > STRICT_RULE.threshold else no
         answers.append(
             PictureAnswer(
-                *(fit.approach, fit.recipe, fit.profile, fit.seed, None if refused else digit, digit),
-                *(tuple(summary.mean_probs[row].tolist()), float(entropy[row]), float(mutual[row])),
-                *(refused, each[:, row], image.remarks),
+                *(fit.approach, fit.recipe, fit.profile, fit.seed, digit if highest > STRICT_RULE.threshold else None),
+                *(digit, tuple(summary.mean_probs[row].tolist()), float(entropy[row]), float(mutual[row])),
+                *(highest, each[:, row], image.remarks),
             )
         )
     return answers

@@ -39,15 +39,17 @@ SHEET = 0.25  # share of the picture that a sheet on a desk covers at least, and
 SOLID = 0.8  # share of its convex hull that it fills at least, with what is drawn on it
 STEP = 0.2  # least difference of brightness from the desk, of black to white; a shadow's edge is soft
 RUN, THIN = 0.12, 0.03  # of the picture's side: a run of ink that may be a part of a line, and its most thickness
-ACROSS, BEYOND = (
-    0.9,
-    0.1,
-)  # of the picture's side: a line runs over it, or beyond what is drawn (of its size), no stroke
+ACROSS = 0.9  # of the picture's side: a line that runs over it is no stroke
+BEYOND = 0.1  # of the drawing's width: a line under it goes so far beyond it at both ends
 FEWEST = 2e-4  # share of the pixels that ink has at least; in 300 x 300 pixels, a stroke of 3 x 6
 KEPT = 0.2  # of a frame's pixels: what it encloses has at least so many
 SMALL = 0.04  # the digit's least share of what touches the edge: a scan's dark border is much larger
 SPECK = 0.03  # of the pixels of the largest piece: a piece with fewer is dirt
 APART, LARGE = 0.1, 0.25  # of a digit's size: the least gap to another; of the ink of the largest: another has so much
+ALLOWED = (
+    "give a PNG, JPEG or image of at most 50 million pixels, or an array [H, W], [H, W, 3] or [H, W, 4] of bytes or of "
+    "floats in [0, 1]"
+)
 
 Given = str | Path | Image.Image | NDArray[np.generic]
 """A path; an image of Pillow; or an array [H, W], [H, W, 3] or [H, W, 4] of bytes, or of numbers in [0, 1]."""
@@ -70,6 +72,10 @@ def normalise(given: Given, name: str = "picture") -> Normalised:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # a decoder's, such as those about odd metadata
             colours = _opaque(_read(given))
+    except Exception as error:  # a damaged file can raise anything in a decoder
+        why = reason(error).replace(f" {name!r}", "")
+        raise UnusableImage(one_line(f"{name}: cannot be read: {why}; {ALLOWED}")) from error
+    try:
         ink, remarks = _ink(on_sheet(colours))
         return Normalised(name, in_box(ink), tuple(remarks), colours)
     except UnusableImage as error:
@@ -78,21 +84,15 @@ def normalise(given: Given, name: str = "picture") -> Normalised:
 
 def _read(given: Given) -> Image.Image:
     """Return a picture upright, in mode RGB or RGBA."""
-    try:
-        if isinstance(given, str | Path):
-            with Image.open(given, formats=("PNG", "JPEG")) as opened:
-                return _upright(opened)
-        return _upright(given.copy() if isinstance(given, Image.Image) else _of_array(np.asarray(given)))
-    except UnusableImage:
-        raise
-    except Exception as error:  # a damaged file can raise anything in a decoder
-        why = reason(error).replace(f" {str(given)!r}", "")  # the caller names it
-        raise UnusableImage(f"cannot be read: {why}; give a PNG or JPEG of at most 50 million pixels") from error
+    if isinstance(given, str | Path):
+        with Image.open(given, formats=("PNG", "JPEG")) as opened:
+            return _upright(opened)
+    return _upright(given.copy() if isinstance(given, Image.Image) else _of_array(np.asarray(given)))
 
 
 def _upright(image: Image.Image) -> Image.Image:
     if not 0 < image.width * image.height <= MAX_PIXELS:
-        raise UnusableImage(f"has {image.width} x {image.height} pixels; give a picture with 1 to 50 million")
+        raise ValueError(f"it has {image.width} x {image.height} pixels")
     image.draft(None, (WORK_SIDE, WORK_SIDE))  # a JPEG can be decoded at a half, a quarter, an eighth
     image = ImageOps.exif_transpose(image)
     if image.mode.startswith("I"):  # grey of 16 bits
@@ -105,25 +105,21 @@ def _of_array(pixels: NDArray[np.generic]) -> Image.Image:
     is_picture = pixels.size > 0 and pixels.ndim in (2, 3) and pixels.shape[2:] in ((), (3,), (4,))
     are_shares = pixels.dtype.kind in "bf" and bool(((pixels >= 0) & (pixels <= 1)).all())  # type: ignore[operator]
     if not is_picture or not (are_shares or pixels.dtype == np.uint8):
-        allowed = "give [H, W], [H, W, 3] or [H, W, 4] of bytes (uint8), or floats in [0, 1]"
-        raise UnusableImage(f"has shape {pixels.shape} and numbers of {pixels.dtype}; {allowed}")
+        raise ValueError(f"it has shape {pixels.shape} and numbers of {pixels.dtype}")
     return Image.fromarray((pixels.astype(np.float32) * (255 if are_shares else 1)).round().astype(np.uint8))
 
 
 def _opaque(image: Image.Image) -> Floats:
-    """Return colours [H, W, 3] in [0, 1], averaged down, with paper of the page's colour behind transparent pixels.
-
-    If hardly a pixel then differs, only the transparency shows the shape: it is drawn black on white.
-    """
-    samples = (
-        image.convert("RGBA").convert("RGBa").reduce(max(1, max(image.size) // WORK_SIDE))
-    )  # means of what is seen
+    """Return colours [H, W, 3] in [0, 1], averaged down, with the page's colour behind what is transparent."""
+    factor = max(1, max(image.size) // WORK_SIDE)
+    samples = image.convert("RGBA").convert("RGBa").reduce(factor)  # means of what is seen
     colours, opacity = np.split(np.asarray(samples, np.float32) / 255, [3], axis=2)
     seen = opacity[..., 0] > 0.5
     if opacity.min() == 1 or not seen.any():
         return np.asarray(colours + (1 - opacity))
     drawn = colours[seen] / opacity[seen]
     page = np.median(drawn, axis=0)
+    # If hardly a pixel differs, only the transparency shows the shape: it is drawn black on white.
     is_flat = (np.abs((drawn - page).mean(axis=1)) > FLAT).mean() < FEWEST
     return np.repeat(1 - opacity, 3, axis=2) if is_flat else np.asarray(colours + (1 - opacity) * page)
 
@@ -146,13 +142,11 @@ def _ink(colours: Floats) -> tuple[Floats, list[str]]:
 
 
 def _along_ink(colours: Floats) -> Floats:
-    """Return how far each pixel [H, W] is from a smooth background, along the line through colour space of the ink.
-
-    The background is a surface of second degree that is fitted to a grid of pixels by least absolute deviations.
-    """
+    """Return how far each pixel [H, W] is from the paper, a surface of second degree, in the direction of the ink."""
     y, x = np.meshgrid(*(np.linspace(-1, 1, n, dtype=np.float32) for n in colours.shape[:2]), indexing="ij")
     terms, step = np.stack([np.ones_like(y), y, x, y * y, y * x, x * x], axis=2), max(1, min(y.shape) // 64)
     grid, sampled = terms[::step, ::step].reshape(-1, 6).astype(float), colours[::step, ::step].reshape(-1, 3)
+    # Least absolute deviations by reweighting: ink hardly moves the paper.
     weights = np.append([np.median(sampled, axis=0)], np.zeros((5, 3)), axis=0)
     for _ in range(ROUNDS):
         distance = np.linalg.norm(sampled - grid @ weights, axis=1, keepdims=True)
@@ -170,10 +164,7 @@ def _along_ink(colours: Floats) -> Floats:
 
 
 def on_sheet(colours: Floats) -> Floats:
-    """Return the part of a picture [H, W, 3] that shows a bright sheet on a dark desk; without one, the picture.
-
-    Where the sheet does not fill its box, the result has the sheet's colour.
-    """
+    """Return the box [h, w, 3] of a bright sheet on a dark desk, in the sheet's colour around it; else the picture."""
     grey, rim = colours.mean(axis=2), max(1, min(colours.shape[:2]) // 100)
     pieces = label(grey > threshold_otsu(grey)) if np.ptp(grey) >= STEP else np.zeros(grey.shape, int)
     largest = max(regionprops(pieces), key=lambda one: one.area, default=None)
@@ -181,10 +172,9 @@ def on_sheet(colours: Floats) -> Floats:
         return colours
     sheet = convex_hull_image(pieces == largest.label)
     inside, grown = ndimage.minimum_filter(sheet, 4 * rim + 1), ndimage.maximum_filter(sheet, 2 * rim + 1)
-    edge = np.concatenate([sheet[0], sheet[-1], sheet[:, 0], sheet[:, -1]])
-    if edge.mean() > SHEET or largest.area < SOLID * sheet.sum() or not inside.any():
-        return colours
-    if np.median(grey[sheet & ~inside]) - np.median(grey[grown & ~sheet]) < STEP:
+    edge, near, desk = np.concatenate([sheet[0], sheet[-1], sheet[:, 0], sheet[:, -1]]), sheet & ~inside, grown & ~sheet
+    is_sheet = edge.mean() <= SHEET and largest.area >= SOLID * sheet.sum() and inside.any()
+    if not is_sheet or np.median(grey[near]) - np.median(grey[desk]) < STEP:
         return colours
     box = np.ix_(*(np.flatnonzero(inside.any(axis=1 - axis)) for axis in (0, 1)))
     return np.asarray(np.where(inside[..., None], colours, np.median(colours[inside], axis=0))[box], np.float32)
@@ -208,10 +198,7 @@ def digit_in(amount: Floats, floor: float) -> tuple[Mask, list[str]]:
 
 
 def _full_ink(above: Floats) -> float:
-    """Return the amount that counts as full ink: the median over pixels that reach half of the weighted mean.
-
-    Each pixel weighs as its own amount, so that the many faint pixels at the edges hardly count.
-    """
+    """Return the amount of full ink: the median of pixels from half of the mean on, where each weighs as its ink."""
     return float(np.median(above[above >= 0.5 * (above**2).sum() / above.sum()])) if len(above) else 0.0
 
 
@@ -265,22 +252,19 @@ def _without_lines(drawn: Mask) -> Mask:
 
 def _without_specks(drawn: Mask) -> Mask:
     pieces = label(drawn)
-    sizes = np.bincount(pieces.ravel()) * (np.arange(pieces.max() + 1) > 0)
-    return np.asarray(sizes[pieces] >= max(1, SPECK * sizes.max())) & drawn
+    sizes = np.bincount(pieces[drawn], minlength=1)
+    return np.asarray(drawn & (sizes[pieces] >= SPECK * sizes.max()))
 
 
 def in_box(ink: Floats) -> Floats:
     """Return ink [H, W] in MNIST's form [28, 28]; each pixel is the mean of the area that it covers.
 
-    The box of 20 pixels holds all pixels of at least EDGE. Around it is a border of one pixel for fainter ones, such as
-    the blurred rim of a photographed stroke; this border may be cut off.
+    The box of 20 pixels holds the pixels of at least EDGE; a border of one has room for fainter ones, and may be cut.
     """
     places = [np.flatnonzero((ink >= EDGE).any(axis=1 - axis)) for axis in (0, 1)]
     sides = [int(place[-1] - place[0]) + 1 if len(place) else 0 for place in places]
     if max(sides) < SMALLEST:
-        raise UnusableImage(
-            f"blank but for {sides[1]} x {sides[0]} pixels; a digit needs {SMALLEST}: give a larger one"
-        )
+        raise UnusableImage(f"blank but for {sides[1]} x {sides[0]} pixels; a digit needs {SMALLEST}")
     for place, side in zip(places, sides, strict=True):
         n = max(1, round(side * 20 / max(sides)))
         edges, old = place[0] + side / n * np.arange(-1, n + 2), np.arange(len(ink))

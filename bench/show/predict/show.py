@@ -9,13 +9,13 @@ from pathlib import Path
 import numpy as np
 
 from bench.measure.metrics.refusal import STRICT_RULE
-from bench.show.figures.style import COLOURS, REPORTED, Drawing, canvas, printed, style
-from bench.show.predict.networks import PictureAnswer
+from bench.show.figures.style import COLOURS, REPORTED, Drawing, canvas
+from bench.show.predict.networks import PictureAnswer, label
 from bench.show.predict.pictures import Floats, Normalised
 from bench.show.table import Table
 from bench.show.terminal import shown
 
-COLUMNS = ("approach", "answer", "probabilities", "entropy", "mutual inf")
+COLUMNS = ("approach", "answer", "probabilities", "quantile", "entropy", "mutual inf")
 PANEL = 1.75  # inches, side of a panel
 SHADES = " .:+#"  # from no ink to full ink
 LEGEND = "bars: mean probability; lines: 10 to 90 % of draws; answers if one is above the dashes"
@@ -23,20 +23,14 @@ LEGEND = "bars: mean probability; lines: 10 to 90 % of draws; answers if one is 
 
 def text(image: Normalised, answers: Sequence[PictureAnswer]) -> str:
     """Return a picture's answers in lines for the screen."""
-    rows = [
-        (
-            answer.label,
-            answer.says,
-            likely(answer.probabilities),
-            f"{answer.predictive_entropy:.3f}",
-            f"{answer.mutual_information:.3f}" if len(answer.draws) > 1 else "-",
-        )
-        for answer in answers
-    ]
-    refused = [f"{answer.label} does not answer: {answer.refused_by}" for answer in answers if answer.refused_by]
+    rows = []
+    for one in answers:
+        mutual = f"{one.mutual_information:.3f}" if len(one.draws) > 1 else "-"
+        numbers = (f"{one.quantile:.3f}", f"{one.predictive_entropy:.3f}", mutual)
+        rows.append((label(one), one.says, likely(one.probabilities), *numbers))
     table = Table("answers", "Answers", "", COLUMNS, rows)
-    seen = f"the networks see\n{characters(image.pixels)}"
-    return shown(f"{image.path}: {verdict(answers)}", *seen.split("\n", 1), *image.remarks, table, *refused)
+    seen = ("the networks see", characters(image.pixels), *image.remarks)
+    return shown(f"{image.path}: {verdict(answers)}", *seen, table)
 
 
 def verdict(answers: Sequence[PictureAnswer]) -> str:
@@ -63,14 +57,8 @@ def likely(probabilities: Sequence[float]) -> str:
     return ", ".join(f"{digit}: {probabilities[digit]:.2f}" for digit in order if probabilities[digit] >= 0.005)
 
 
-def figure(images: Sequence[Normalised], answers: Sequence[Sequence[PictureAnswer]], form: str) -> bytes:
-    """Return a figure as a file, "svg" or "png", of at least one picture and one answer to each."""
-    with style():
-        return printed(draw(images, answers), form)
-
-
 def draw(images: Sequence[Normalised], answers: Sequence[Sequence[PictureAnswer]]) -> Drawing:
-    """Draw each picture, what the networks see, and their answers; call it inside `style()`."""
+    """Draw each picture, what the networks see, and their answers, at least one of each; call it inside `style()`."""
     columns, digits = 2 + len(answers[0]), np.arange(10)
     drawing: Drawing = canvas(PANEL * columns, PANEL * len(images) + 0.4)
     panels = drawing.subplots(len(images), columns, squeeze=False)
@@ -86,6 +74,6 @@ def draw(images: Sequence[Normalised], answers: Sequence[Sequence[PictureAnswer]
             axes.vlines(digits, *np.percentile(answer.draws, (10, 90), axis=0), color="black", linewidth=0.8)
             axes.axhline(STRICT_RULE.threshold, color=REPORTED, linewidth=0.7, linestyle="--")
             axes.set(ylim=(0, 1.02), xticks=digits, yticks=(0, 0.5, 1))
-            axes.set_title(f"{answer.label.replace(' ', chr(10))}: {answer.says}", fontsize=7, color=colour)
+            axes.set_title(f"{label(answer).replace(' ', chr(10))}: {answer.says}", fontsize=7, color=colour)
     drawing.supxlabel(LEGEND, fontsize=7)
     return drawing
