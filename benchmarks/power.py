@@ -21,8 +21,8 @@ from bench.cli.main import Parser, guarded
 from bench.cli.options import threads
 from bench.core.errors import check_known
 from bench.interface import Approach, Posterior, Task
+from bench.judge.gate.baseline import run_fresh
 from bench.judge.gate.config import GATE, Gate, load_gate
-from bench.judge.gate.fresh import run_fresh
 from bench.judge.gate.judge import FAIL, GateReport, judge
 from bench.plan.recipes import build
 from bench.run import fitting, process

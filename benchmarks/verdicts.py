@@ -22,8 +22,7 @@ from bench.core.canonical import stream_seed
 from bench.core.errors import ConfigError
 from bench.judge.comparison import ALPHA, LEVEL, Reported, against_reported, holm_over, one_more_error, quantile
 from bench.judge.samples import Samples
-from bench.judge.stats.curves import curve_on_scale
-from bench.judge.stats.joint import SHRINKAGE, joint_p
+from bench.judge.stats.curves import SHRINKAGE, curve_on_scale, joint_p
 from bench.judge.stats.on_scale import OnScale, pool
 from bench.judge.stats.rule import Verdict
 from bench.judge.stats.scales import IDENTITY, LOG, Scale, to_scale

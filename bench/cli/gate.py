@@ -20,8 +20,8 @@ from bench.core.errors import BenchError, ConfigError, StoreError
 from bench.core.files import check_writable, write_atomically
 from bench.core.precision import check_device, check_gpu
 from bench.core.project import usual_results
+from bench.judge.gate.baseline import repeats, run_fresh
 from bench.judge.gate.config import GATE, MORE, Gate, load_gate, write_starter
-from bench.judge.gate.fresh import repeats, run_fresh
 from bench.judge.gate.judge import FAIL, GateReport, judge, unusable
 from bench.plan.trained_runs import TrainedRun
 from bench.run.progress import Progress

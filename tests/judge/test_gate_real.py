@@ -11,8 +11,8 @@ from msgspec import structs
 from bench.core.errors import ConfigError
 from bench.core.store import Store
 from bench.judge.comparison import Estimate, holm_over, independent
+from bench.judge.gate.baseline import fresh_trained_runs, repeats, run_fresh
 from bench.judge.gate.config import MORE, load_gate
-from bench.judge.gate.fresh import fresh_trained_runs, repeats, run_fresh
 from bench.judge.gate.judge import FAIL, PASS, judge
 from bench.judge.samples import Samples
 from bench.plan.recipes import PROFILES, Profile, build

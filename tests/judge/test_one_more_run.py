@@ -10,8 +10,7 @@ from scipy import integrate, stats
 
 from bench.judge.comparison import CONFIRMED, CONTRADICTED, quantile
 from bench.judge.samples import Samples
-from bench.judge.stats.curves import curve_on_scale
-from bench.judge.stats.joint import correlations, joint_p, simulated_p
+from bench.judge.stats.curves import correlations, curve_on_scale, joint_p, simulated_p
 from bench.judge.stats.one_more_run import (
     LIKE,
     SAME,

@@ -12,8 +12,7 @@ from bench.judge.claims import ClaimRow
 from bench.judge.comparison import CONTRADICTED, Reported
 from bench.judge.results import Results
 from bench.judge.samples import MissingValue, Samples
-from bench.judge.stats.curves import SEEN_BEFORE, curve_on_scale, curves
-from bench.judge.stats.joint import DUPLICATES, joint_p
+from bench.judge.stats.curves import DUPLICATES, SEEN_BEFORE, curve_on_scale, curves, joint_p
 from bench.judge.stats.on_scale import OnScale
 from bench.judge.stats.on_scale import on_scale as on_its_scale
 from bench.judge.stats.rule import NOT_RUN, TOO_FEW, is_exact

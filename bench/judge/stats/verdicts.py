@@ -17,8 +17,7 @@ from functools import cached_property
 
 from bench.judge.claims import Claim, ClaimRow
 from bench.judge.comparison import ALPHA, holm_over
-from bench.judge.stats.curves import Curve, curve_name, curves
-from bench.judge.stats.joint import DUPLICATES, joint_p
+from bench.judge.stats.curves import DUPLICATES, Curve, curve_name, curves, joint_p
 from bench.judge.stats.on_scale import OnScale
 from bench.judge.stats.rule import Verdict, conclude, is_exact, testable
 
