@@ -1,6 +1,7 @@
 """Methods of libraries against their formulas by hand: a step of IVON, a network of the sampled Laplace."""
 
 import dataclasses
+import sys
 
 import pytest
 import torch
@@ -8,7 +9,7 @@ import torch
 from bench.core.streams import normals_
 from bench.interface import Task
 from implementations._kernels.layout import Layout
-from tests.close import DOUBLE
+from tests.close import DOUBLE, close
 from tests.golden.fits import in_double
 from tests.implementations.made_up import class_of, context_of, rows
 
@@ -72,3 +73,48 @@ def test_a_sampled_laplace_trains_as_the_linearised_one():
     assert all(torch.equal(linearised[name], value) for name, value in sampled.items())
     answers = [one.predict(train.x, range(2), train.rows).log_probs for one in fits]
     assert not torch.equal(*answers)
+
+
+@pytest.mark.usefixtures("float64")
+@pytest.mark.parametrize(("noise", "covariance"), [(True, "dense"), (False, "dense"), (True, "diagonal")])
+def test_the_loss_of_vbll_is_its_bound_and_the_kl_of_the_last_layer_under_the_tasks_prior(noise, covariance):
+    """The library leaves -1/2 a weight out of the KL; 2.5 log det - trace / 2 of its precision is the noise's."""
+    task = dataclasses.replace(TASK, weight_decay=0.1)  # a prior variance of 1 / (40 .1) = .25
+    recipe, context = class_of("vbll")(epochs=0, logit_noise=noise, covariance=covariance), context_of(3, torch.float64)
+    learner = vars(sys.modules[type(recipe).__module__])["LastLayer"](recipe, task, context)
+    layer, train = learner.net[1], in_double(rows(9, 5, n_outputs=3))
+    with torch.no_grad():
+        for value in layer.parameters():
+            value.add_(0.3 if value.dim() > 1 else 0.0)
+    sd, mean, root = layer.noise_logdiag.exp(), layer.W_mean, layer.W().chol_covariance
+    inputs = torch.cat([learner.net[0](train.x), torch.ones(9, 1)], 1)
+    logits, spread = inputs @ mean.T, torch.einsum("bi,kij->bkj", inputs, root).square().sum(2)
+    bound = torch.nn.functional.cross_entropy(logits + (spread + sd.square()) / 2, train.y)
+    bound += (spread + sd.square()).gather(1, train.y[:, None]).mean() / 2  # only the sum has the variances
+    kl = (
+        torch.distributions.kl_divergence(
+            torch.distributions.MultivariateNormal(mean, scale_tril=root),
+            torch.distributions.MultivariateNormal(torch.zeros(7), 0.25 * torch.eye(7)),
+        ).sum()
+        + 21 / 2
+    )
+    penalty = (2.5 * -2 * sd.log() - sd**-2 / 2).sum() if noise else 0.0
+    decay = 0.1 / 2 * sum(value.square().sum() for value in learner.net[0].parameters())
+    wanted = bound + (kl - penalty) / 40 + decay
+    assert learner.loss(train.x, train.y).item() == close(wanted.item())
+
+
+@pytest.mark.parametrize("covariance", ["dense", "diagonal"])
+def test_a_draw_of_vbll_has_the_roots_of_its_covariances(covariance):
+    train = in_double(rows(40, 5, n_outputs=3))
+    posterior = class_of("vbll")(epochs=1, covariance=covariance).fit(train, TASK, context_of(3, torch.float64))
+    arrays = posterior.arrays()
+    normals = normals_(torch.empty(3, 7, dtype=torch.float64), 3, "draw", 4)
+    roots = arrays["root"] if covariance == "dense" else torch.diag_embed(arrays["root"])
+    change = torch.stack([root @ one for root, one in zip(roots, normals, strict=True)])
+    (first, mean), (first_drawn, drawn) = (
+        (layers[0], torch.cat([part.view(3, -1) for part in layers[1]], 1))
+        for layers in map(LAYOUT.layers, (arrays["network"], posterior.network(4)))
+    )
+    torch.testing.assert_close(drawn, mean + change, rtol=DOUBLE, atol=DOUBLE)
+    assert all(map(torch.equal, first, first_drawn))
