@@ -205,7 +205,7 @@ def test_halving_is_the_papers_formula():
 )
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
 def test_a_shorter_fit_is_the_start_of_a_longer_one(kind, dtype):
-    """`bench.judge.shorter` reads fits of fewer epochs from records of more."""
+    """`bench.judge.flatness` reads fits of fewer epochs from records of more."""
     x, y = batch(40, dtype)
     train = Split("train50k", x, y, torch.arange(len(x)))
     short, long = TraceContext(4), TraceContext(4)

@@ -1,7 +1,7 @@
 """Verdicts on Blundell et al. 2015: the fits and interpretations of each number, and the sentences about them."""
 
 from bench.judge.comparison import CONFIRMED, CONTRADICTED
-from bench.judge.shorter import records_of
+from bench.judge.flatness import records_of
 from bench.judge.stats.papers import INTERPRETATIONS, load_papers, paper_claims, paper_verdicts
 from bench.plan.recipes import resolve
 from bench.plan.registry import manifest

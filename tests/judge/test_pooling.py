@@ -14,8 +14,8 @@ from bench.judge.alternatives.named import others, with_others
 from bench.judge.alternatives.own import OwnNumber, judge_own
 from bench.judge.claims import match
 from bench.judge.comparison import CANNOT_TELL, CONFIRMED
+from bench.judge.flatness import siblings
 from bench.judge.samples import MissingValue, Samples
-from bench.judge.shorter import siblings
 from bench.judge.stats.on_scale import on_scale, pool
 from bench.judge.stats.places import Rank, places, rank_correlation
 from bench.judge.stats.rule import judge_one

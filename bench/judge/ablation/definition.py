@@ -9,8 +9,8 @@ from pathlib import Path
 from bench.core.errors import ConfigError
 from bench.judge.ablation.file import ABLATIONS, SingleChangeEntry, controls, keys, measuring, question, read_entries
 from bench.judge.ablation.single_changes import ALONE, CUMULATIVE, VARIANT, Ablation, Keys, SingleChange, between
+from bench.judge.flatness import from_longer, longer_recipe
 from bench.judge.results import Results
-from bench.judge.shorter import from_longer, longer_recipe
 from bench.plan.manifests import DOCUMENTS, ApproachManifest
 from bench.plan.recipes import resolve
 from bench.plan.registry import manifest, of_group
@@ -97,8 +97,8 @@ def trained_runs_of(
 ) -> list[TrainedRun]:
     """Return the trained runs that the ablations compare, each once.
 
-    A shorter fit is left out if its numbers can be read from a longer fit (`bench.judge.shorter`): one of these trained
-    runs, or one that has finished in `results`. `selection` gives seeds, profile, device and precision.
+    A shorter fit is left out if its numbers can be read from a longer fit (`bench.judge.flatness`): one of these
+    trained runs, or one that has finished in `results`. `selection` gives seeds, profile, device and precision.
     """
     wanted = dict.fromkeys(
         (place.approach, place.recipe, "common" if place.source == "derived" else place.source)

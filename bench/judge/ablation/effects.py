@@ -9,9 +9,9 @@ from bench.core.records import Record
 from bench.core.text import FRACTION_DIFFERENCE
 from bench.judge.ablation.single_changes import Ablation, MetricKey, SingleChange
 from bench.judge.comparison import Estimate, leaves_unit_interval, paired
+from bench.judge.flatness import records_of
 from bench.judge.results import Results
 from bench.judge.samples import NO_RECORD, MissingValue, metric, unfinished
-from bench.judge.shorter import records_of
 
 FRACTIONS = ("accuracy", "ece", "auroc", "refusal", "error", "held_out_error")  # quantities between 0 and 1
 SEEDS = 3  # that a printed command asks for, by default

@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from bench.judge.ablation.definition import ablation
 from bench.judge.ablation.single_changes import ALONE, CONTROL, CUMULATIVE, VARIANT
 from bench.judge.claims import ClaimRow, measure
+from bench.judge.flatness import siblings
 from bench.judge.results import Results
 from bench.judge.samples import Samples
-from bench.judge.shorter import siblings
 from bench.judge.stats.verdicts import end_results
 from bench.plan.manifests import ApproachManifest
 from bench.plan.registry import of_group

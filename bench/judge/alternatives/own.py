@@ -20,9 +20,9 @@ from bench.judge.alternatives.named import Alternative, alternatives, learns_wha
 from bench.judge.alternatives.weighing import PUBLISHED, Against, compare
 from bench.judge.claims import LONGEST_QUOTE, NATS_PER_BIT, Claim, PrecisionKind, number
 from bench.judge.comparison import ENOUGH
+from bench.judge.flatness import records_of
 from bench.judge.results import Results
 from bench.judge.samples import Samples, metrics_of
-from bench.judge.shorter import records_of
 from bench.judge.stats.rule import Verdict, judge_one
 from bench.measure.metrics.shifts import MOST_ROWS
 from bench.plan.recipes import profile, resolve

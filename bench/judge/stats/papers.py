@@ -21,9 +21,9 @@ from bench.core.project import REFERENCE
 from bench.core.records import Record
 from bench.core.toml import Text
 from bench.judge.claims import Claim, ClaimRow
+from bench.judge.flatness import records_of, siblings
 from bench.judge.results import Results
 from bench.judge.samples import metrics_of
-from bench.judge.shorter import records_of, siblings
 from bench.judge.stats.rule import Verdict, judge_family
 from bench.measure.metrics.epochs import mean_of_last
 
