@@ -8,9 +8,9 @@ from functools import lru_cache
 
 from bench.core.text import Digits, counted, listed
 from bench.judge.comparison import ALPHA, CANNOT_TELL, CONFIRMED, CONTRADICTED, ENOUGH, Estimate, paired
+from bench.judge.flatness import records_of
 from bench.judge.results import Results
 from bench.judge.samples import Samples
-from bench.judge.shorter import records_of
 from bench.judge.stats.papers import (
     INTERPRETATIONS,
     PAPER,
