@@ -14,7 +14,7 @@ docs/elbo-audit.md describes the audits and their limits. Bad arguments raise Au
     predictions  which mean of the draws is a reported prediction, and do two calls agree?
 
 `own_kl` measures a KL that the user gives, `prior` judges the prior, `lines` finds the line to change. `rules` lists
-the mistakes, and `report` has what an audit returns. These are the core, on float64 arrays. They see an objective
+the mistakes, and `findings` has what an audit returns. These are the core, on float64 arrays. They see an objective
 through `objective.Objective`, which adapters implement: `functions` (and on it `jax_audits`), `torch_objective` and
 `tensorflow_audits`; `pyro_sites` and `numpyro_sites` read model and guide. A framework is imported when one asks for
 its audit.
@@ -27,7 +27,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from elbo_audit.errors import AuditError, MissingLibrary
-from elbo_audit.report import ElboReport
+from elbo_audit.findings import ElboReport
 
 if TYPE_CHECKING:
     from elbo_audit.factors import Factor, Gaussian
@@ -40,20 +40,9 @@ if TYPE_CHECKING:
     from elbo_audit.torch_audits import audit_torch
 
 __all__ = [
-    "AuditError",
-    "ElboReport",
-    "Factor",
-    "Gaussian",
-    "MissingLibrary",
-    "audit",
-    "audit_jax",
-    "audit_numpyro",
-    "audit_prediction",
-    "audit_pyro",
-    "audit_tensorflow",
-    "audit_torch",
-    "entropy_of",
-]
+    "AuditError", "ElboReport", "Factor", "Gaussian", "MissingLibrary", "audit", "audit_jax", "audit_numpyro",
+    "audit_prediction", "audit_pyro", "audit_tensorflow", "audit_torch", "entropy_of",
+]  # fmt: skip
 
 _MODULES = {
     "Factor": "factors",

@@ -8,10 +8,9 @@ import numpy as np
 
 from elbo_audit import gradients, kl, likelihood, no_nll, rows, sigma
 from elbo_audit.factors import Group, same_ratio
-from elbo_audit.findings import Advice, Finding, Seen
+from elbo_audit.findings import Advice, ElboReport, Finding, Seen
 from elbo_audit.lines import line_of_kl
 from elbo_audit.objective import Case, Objective
-from elbo_audit.report import ElboReport
 from elbo_audit.sigma import Training
 
 DRAWS = 8  # number of seeds to average a sampled KL over

@@ -49,9 +49,11 @@ class Group:
             shapes = f"{mean.shape} and {std.shape}"
             raise AuditError(f"mean and std of '{self.name}' have shapes {shapes}; give a std for each mean") from error
 
-    def by_mean(self) -> Gradient:
-        """Return the gradient of the sum of the means."""
-        return self.pullback(np.ones_like(self.mean()), np.zeros_like(self.std()))
+    def along(self, by_mean: Array | float, by_std: Array | float) -> Gradient:
+        """Return the gradient of sum(a x mean) + sum(b x std) over all weights, from a and b."""
+        shape = self.mean().shape
+        of_mean, of_std = (np.full(shape, part, np.float64) for part in (by_mean, by_std))
+        return self.pullback(of_mean, _folded(of_std, self.std().shape))
 
     def by_log_std(self) -> Gradient:
         """Return the gradient of the sum of log sigma, over the sigmas that there are."""
@@ -59,29 +61,26 @@ class Group:
 
     def entropy(self) -> Gradient:
         """Return the gradient of H = -sum log sigma, over all weights."""
-        std = self.std()
-        return self.pullback(np.zeros_like(self.mean()), _folded(-1 / self.spread(), std.shape))
+        return self.along(0.0, -1 / self.spread())
 
     def second_moment(self) -> Gradient:
         """Return the gradient of C = sum (mean^2 + sigma^2) / 2, over all weights."""
-        return self.pullback(self.mean(), _folded(self.spread(), self.std().shape))
+        return self.along(self.mean(), self.spread())
 
     def reverse(self) -> tuple[Gradient, Gradient]:
         """Return the gradients of sum mean^2 / (2 sigma^2) and sum 1 / (2 sigma^2), the terms of a reverse KL."""
         mean, std = self.mean(), self.spread()
-        by_std = (-(part**2) / std**3 for part in (mean, np.ones_like(mean)))
-        ratio, inverse = (_folded(part, self.std().shape) for part in by_std)
-        return self.pullback(mean / std**2, ratio), self.pullback(np.zeros_like(mean), inverse)
+        return self.along(mean / std**2, -(mean**2) / std**3), self.along(0.0, -1 / std**3)
 
     @cached_property
     def means(self) -> frozenset[str]:
         """Return the names of the trained parameters that the means depend on."""
-        return _paths(self.by_mean())
+        return _paths(self.along(1.0, 0.0))
 
     @cached_property
     def scales(self) -> frozenset[str]:
         """Return the names of the trained parameters that the standard deviations depend on."""
-        return _paths(self.pullback(np.zeros_like(self.mean()), np.ones_like(self.std())))
+        return _paths(self.along(0.0, 1.0))
 
 
 def _paths(gradient: Gradient) -> frozenset[str]:

@@ -12,9 +12,9 @@ from numpy.typing import ArrayLike, NDArray
 from elbo_audit import audits
 from elbo_audit.errors import AuditError
 from elbo_audit.factors import Array, Gaussian, Gradient
+from elbo_audit.findings import ElboReport
 from elbo_audit.names import case_of
 from elbo_audit.objective import Batch, Objective, Term
-from elbo_audit.report import ElboReport
 from elbo_audit.streams import SHORT, seed_of
 
 Floats = NDArray[np.floating[Any]]

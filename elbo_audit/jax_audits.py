@@ -13,10 +13,10 @@ from numpy.typing import ArrayLike
 from elbo_audit import audits
 from elbo_audit.errors import AuditError
 from elbo_audit.factors import Gaussian
+from elbo_audit.findings import ElboReport
 from elbo_audit.functions import FunctionObjective
 from elbo_audit.names import case_of
 from elbo_audit.objective import Batch, Term
-from elbo_audit.report import ElboReport
 from elbo_audit.streams import SHORT, seed_of
 
 Function = Callable[..., Any]  # a number from the tree of parameters, a batch and a key; a KL gets no batch

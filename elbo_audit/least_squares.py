@@ -56,26 +56,15 @@ class MeanOfDraws:
 def students_t(level: float, freedom: float) -> float:
     """Return the t that holds a share `level` of Student's distribution between -t and t; infinite `freedom`: normal.
 
-    For a whole number n of degrees of freedom and t = sqrt(n) tan(angle), this share is a finite sum of powers of
-    cos(angle) (Abramowitz and Stegun, 26.7.3 and 26.7.4). The angle is found by halving its interval.
+    With t = sqrt(freedom) tan(angle), the angle's density is in proportion to cos(angle)^(freedom - 1), which is summed
+    on a grid. A step of 1e-5 leaves about eight digits of t.
     """
     if math.isinf(freedom):
         return statistics.NormalDist().inv_cdf(0.5 + level / 2)
-    least, most = 0.0, math.pi / 2
-    for _ in range(60):  # to a float's last digit
-        middle = (least + most) / 2
-        least, most = (middle, most) if _share(middle, int(freedom)) < level else (least, middle)
-    return math.sqrt(freedom) * math.tan(least)
-
-
-def _share(angle: float, n: int) -> float:
-    """Return the share of Student's distribution within sqrt(n) tan(angle) of zero."""
-    sine, cosine, is_odd = math.sin(angle), math.cos(angle), n % 2
-    term, series = cosine if is_odd else 1.0, 0.0
-    for power in range(1 + is_odd, n, 2):  # one less or one more than the power of the cosine: the next factor's parts
-        series += term
-        term *= cosine**2 * power / (power + 1)
-    return 2 / math.pi * (angle + sine * series) if is_odd else sine * series
+    angles = np.linspace(0.0, math.pi / 2, 100_001)
+    density = np.cos(angles) ** (freedom - 1)
+    shares = np.append(0.0, np.cumsum(density[1:] + density[:-1]))
+    return math.sqrt(freedom) * math.tan(float(np.interp(level, shares / shares[-1], angles)))
 
 
 def common(draws: Array) -> MeanOfDraws:

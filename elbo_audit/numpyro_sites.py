@@ -15,10 +15,10 @@ from numpyro.infer import SVI, Trace_ELBO
 from elbo_audit import audits
 from elbo_audit.errors import AuditError
 from elbo_audit.factors import TRANSFORMS, Array, Gaussian, Transform
+from elbo_audit.findings import ElboReport
 from elbo_audit.jax_audits import JaxObjective
 from elbo_audit.names import case_of, gaussians
 from elbo_audit.objective import Batch, arguments
-from elbo_audit.report import ElboReport
 
 Named = Mapping[str, Any]  # arrays by the names of parameters
 Sites = Mapping[str, Any]  # a trace: sites by name

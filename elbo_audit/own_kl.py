@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from elbo_audit import weighing
 from elbo_audit.factors import Group, total
 from elbo_audit.kl_weight import KlWeight, TensorWeight
 from elbo_audit.least_squares import fit, fit_drawn, over_batches
@@ -14,22 +15,6 @@ from elbo_audit.likelihood import DataWeight
 from elbo_audit.names import gaussians
 from elbo_audit.objective import Case
 from elbo_audit.patterns import differ, known, unlike
-from elbo_audit.weighing import (
-    NUMBERS,
-    ROUNDINGS,
-    count_weights,
-    directions,
-    epoch_scale,
-    is_reverse_kl,
-    joined,
-    only,
-    shared_error,
-    shifts_of,
-    size_of,
-    unexplained,
-    weights_of,
-    without_data,
-)
 
 
 def measure_own_kl(case: Case, data: DataWeight | None) -> KlWeight:
@@ -46,34 +31,34 @@ def _with_own_prior(case: Case, found: KlWeight) -> KlWeight:
         return found
 
     def look() -> KlWeight:
-        columns = directions(factors)
-        own = only([objective.kl_gradient(draw) for draw in range(case.draws)], columns)
-        doubt = {name: ROUNDINGS * objective.epsilon * part for name, part in own[0].items()}
+        columns = weighing.directions(factors)
+        own = weighing.only([objective.kl_gradient(draw) for draw in range(case.draws)], columns)
+        doubt = {name: weighing.ROUNDINGS * objective.epsilon * part for name, part in own[0].items()}
         alone = fit(own, columns, doubt)
-        if unexplained(alone, doubt):
-            return replace(found, is_reverse=is_reverse_kl(own, factors, doubt))
-        return replace(found, own_prior=alone.ratio(1, 0), size=size_of(factors))
+        if weighing.unexplained(alone, doubt):
+            return replace(found, is_reverse=weighing.is_reverse_kl(own, factors, doubt))
+        return replace(found, own_prior=alone.ratio(1, 0), size=weighing.size_of(factors))
 
-    return objective.seen_near(shifts_of(objective, factors), look)
+    return objective.seen_near(weighing.shifts_of(objective, factors), look)
 
 
 def _as_a_whole(case: Case, data: DataWeight | None) -> KlWeight:
     """Fit the gradient of the user's KL: of each parameter alone, unless the KL is drawn, and of all together."""
     objective = case.objective
-    doubt = shared_error(objective, data)
-    targets, scale = without_data(case, data, doubt, NUMBERS), epoch_scale(case, data)
+    doubt = weighing.shared_error(objective, data)
+    targets, scale = weighing.without_data(case, data, doubt, weighing.NUMBERS), weighing.epoch_scale(case, data)
     own = [objective.kl_gradient(draw) for draw in range(len(targets))]
     if any(not np.array_equal(part, own[1][name]) for name, part in own[0].items()):
-        drawn = fit_drawn(only(targets, own), [own])
+        drawn = fit_drawn(weighing.only(targets, own), [own])
         counts, by_batch = over_batches(drawn, scale, len(objective.batches))
-        return KlWeight(counts, None, [], {} if by_batch else unexplained(drawn, doubt), by_batch)
+        return KlWeight(counts, None, [], {} if by_batch else weighing.unexplained(drawn, doubt), by_batch)
     tensors: list[TensorWeight] = []
     missed: dict[str, float] = {}
     for name, part in own[0].items():
         if part.any():
             alone = fit([{name: target[name]} for target in targets], own[:1], doubt)
             tensors.append(TensorWeight(name, part.size, alone.coefficient(0).times(scale)))
-            missed |= unexplained(alone, doubt)
+            missed |= weighing.unexplained(alone, doubt)
     counts, by_batch = over_batches(fit(targets, own[:1], doubt), scale, len(objective.batches))
     return KlWeight(counts, None, tensors, missed, by_batch)
 
@@ -81,24 +66,22 @@ def _as_a_whole(case: Case, data: DataWeight | None) -> KlWeight:
 def _two_parts(case: Case, data: DataWeight | None, factors: Sequence[Group], found: KlWeight) -> KlWeight:
     """Fit the entropy and the rest of the user's KL, which is the pull of its prior, each with a weight of its own."""
     objective = case.objective
-    doubt = shared_error(objective, data)
-    targets, scale = without_data(case, data, doubt, NUMBERS), epoch_scale(case, data)
+    doubt = weighing.shared_error(objective, data)
+    targets, scale = weighing.without_data(case, data, doubt, weighing.NUMBERS), weighing.epoch_scale(case, data)
     own = [objective.kl_gradient(draw) for draw in range(len(targets))]
     tensors: list[TensorWeight] = []
     missed: dict[str, float] = {}
-    every = [*joined(factors), factors]
+    every = [*weighing.joined(factors), factors]
     for group in every:  # the last are all groups together
         entropy = total([factor.entropy() for factor in group])
         names = set().union(*(factor.means | factor.scales for factor in group))
         pulls = [{n: part - entropy.get(n, 0.0) for n, part in draw.items() if n in names} for draw in own]
-        alone = fit_drawn(only(targets, [entropy, *pulls]), [[entropy] * len(pulls), pulls])
-        name = "; ".join(factor.name for factor in group)
-        tensors.append(TensorWeight(name, count_weights(group), *weights_of(alone, scale)))
-        missed |= unexplained(alone, doubt) if group is not every[-1] else {}
+        alone = fit_drawn(weighing.only(targets, [entropy, *pulls]), [[entropy] * len(pulls), pulls])
+        tensors.append(weighing.tensor_of(group, alone, scale))
+        missed |= weighing.unexplained(alone, doubt) if group is not every[-1] else {}
     whole = tensors.pop()
-    return replace(
-        found, per_epoch=whole.per_epoch, precision=whole.precision, tensors=tensors, missed=missed, pull=whole.pull
-    )
+    found = replace(found, per_epoch=whole.per_epoch, precision=whole.precision, pull=whole.pull)
+    return replace(found, tensors=tensors, missed=missed)
 
 
 def _in_parts(case: Case, data: DataWeight | None, found: KlWeight) -> KlWeight:

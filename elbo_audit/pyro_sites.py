@@ -25,10 +25,9 @@ from torch.distributions import Independent, Normal
 from elbo_audit import audits
 from elbo_audit.errors import AuditError
 from elbo_audit.factors import Factor, Gaussian
-from elbo_audit.findings import Seen
+from elbo_audit.findings import ElboReport, Seen
 from elbo_audit.names import case_of, gaussians
 from elbo_audit.objective import Batch, arguments
-from elbo_audit.report import ElboReport
 from elbo_audit.streams import generator
 from elbo_audit.torch_objective import TorchObjective, as_array, noise_of, own_noise
 

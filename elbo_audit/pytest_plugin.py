@@ -10,7 +10,7 @@ from typing import Protocol
 
 import pytest
 
-from elbo_audit.report import ElboReport
+from elbo_audit.findings import ElboReport
 
 
 class AssertElbo(Protocol):

@@ -13,9 +13,9 @@ import tensorflow as tf
 from elbo_audit import audits
 from elbo_audit.errors import AuditError
 from elbo_audit.factors import Array, Factor, Gaussian, Gradient, Group
+from elbo_audit.findings import ElboReport
 from elbo_audit.names import case_of
 from elbo_audit.objective import Batch, Objective, Term
-from elbo_audit.report import ElboReport
 from elbo_audit.streams import SHORT, seed_of
 
 Loss = Callable[..., Any]  # called with a batch; returns a tensor of one number

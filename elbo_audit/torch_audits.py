@@ -11,10 +11,10 @@ from torch import Tensor, optim
 from elbo_audit import audits, sigma
 from elbo_audit.errors import AuditError
 from elbo_audit.factors import Factor, Gaussian
+from elbo_audit.findings import ElboReport
 from elbo_audit.names import case_of
 from elbo_audit.objective import Batch
 from elbo_audit.predictions import repeats
-from elbo_audit.report import ElboReport
 from elbo_audit.sigma import Kind, Training
 from elbo_audit.torch_objective import Loss, TorchObjective
 

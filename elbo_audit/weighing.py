@@ -63,18 +63,16 @@ def measure(case: Case, data: DataWeight | None) -> KlWeight:
 
 
 def _near(case: Case, data: DataWeight | None, unclear: bool) -> KlWeight:
-    return case.objective.seen_near(
-        shifts_of(case.objective, case.trained), lambda: _by_directions(case, data, unclear)
-    )
+    shifts = shifts_of(case.objective, case.trained)
+    return case.objective.seen_near(shifts, lambda: _by_directions(case, data, unclear))
 
 
 def _by_directions(case: Case, data: DataWeight | None, unclear: bool) -> KlWeight:
     """Fit the gradients of H and C: of each group alone, then of all groups together."""
     objective, factors = case.objective, case.trained
     doubt, scale = shared_error(objective, data), epoch_scale(case, data)
-    groups = [(group, directions(group)) for group in joined(factors)]
-    few = [(group, own) for group, own in groups if _count(own) <= FEW]
-    groups = [(group, own) for group, own in groups if _count(own) > FEW]
+    every = [(group, directions(group)) for group in joined(factors)]
+    groups, few = ([pair for pair in every if (_count(pair[1]) <= FEW) is which] for which in (False, True))
     fewest = min((count_weights(group) for group, _ in groups), default=NUMBERS)
     targets = without_data(case, data, doubt, fewest)
     tensors: list[TensorWeight] = []
@@ -87,7 +85,7 @@ def _by_directions(case: Case, data: DataWeight | None, unclear: bool) -> KlWeig
             rest = alone.left()
             left = MeanOfDraws(left.value + rest.value, math.hypot(left.error, rest.error))
         judged += group
-        tensors.append(_tensor(group, alone, scale))
+        tensors.append(tensor_of(group, alone, scale))
         missed |= unexplained(alone, doubt)
     columns = directions(judged or factors)
     seen = only(targets, columns)
@@ -95,7 +93,7 @@ def _by_directions(case: Case, data: DataWeight | None, unclear: bool) -> KlWeig
     # Here each group has a C of its own. With one C for all, priors of different widths would change the weight.
     apart = [columns[0], *([own[1] for _, own in groups] or columns[1:])]
     counts, by_batch = over_batches(fit(seen, apart, doubt), scale, len(objective.batches))
-    _, precision, pull = weights_of(whole, scale)
+    precision, pull = whole.ratio(1, 0), whole.coefficient(1).times(scale)
     size = size_of(factors)
     pulls, beside = _pulls(seen, judged or factors, doubt, scale)
     if pulls and not beside and not by_batch and pulls.odd(size):
@@ -103,22 +101,12 @@ def _by_directions(case: Case, data: DataWeight | None, unclear: bool) -> KlWeig
     is_reverse = bool(missed) and is_reverse_kl(seen, judged, doubt)
     undetermined: list[str] = []
     for group, own in few if groups else []:
-        tensor = _tensor(group, fit(only(targets, own), own, doubt), scale)
+        tensor = tensor_of(group, fit(only(targets, own), own, doubt), scale)
         is_determined = _is_determined(tensor, counts.value, precision.value, group)
         tensors += [tensor] if is_determined else []
         undetermined += [] if is_determined else [tensor.name]
     return KlWeight(
-        counts,
-        precision,
-        tensors,
-        missed,
-        by_batch,
-        size,
-        pull,
-        left,
-        undetermined=undetermined,
-        pulls=pulls,
-        is_reverse=is_reverse,
+        counts, precision, tensors, missed, by_batch, size, pull, left, undetermined, pulls=pulls, is_reverse=is_reverse
     )
 
 
@@ -145,9 +133,11 @@ def is_reverse_kl(seen: Sequence[Gradient], factors: Sequence[Group], doubt: Gra
     return not unexplained(found, doubt) and all(w.sure() and sign * w.value > 0 for sign, w in signs)
 
 
-def _tensor(group: Sequence[Group], alone: GradientFit, scale: float) -> TensorWeight:
-    name = "; ".join(factor.name for factor in group)
-    return TensorWeight(name, count_weights(group), *weights_of(alone, scale))
+def tensor_of(group: Sequence[Group], alone: GradientFit, scale: float) -> TensorWeight:
+    """Return the weight of a group's entropy in an epoch, 1 / prior variance, and the weight of the prior's pull."""
+    name, ratio = "; ".join(factor.name for factor in group), alone.ratio(1, 0)
+    entropy, pull = (alone.coefficient(index).times(scale) for index in (0, 1))
+    return TensorWeight(name, count_weights(group), entropy, ratio, pull)
 
 
 def _is_determined(tensor: TensorWeight, others: float, precision: float, group: Sequence[Group]) -> bool:
@@ -161,11 +151,6 @@ def _is_determined(tensor: TensorWeight, others: float, precision: float, group:
     odd = (abs(pull.value - precision * weight.value) + 2 * pull.error) * variance
     is_small = odd < DETERMINED * max(abs(weight.value), abs(others))
     return is_small and (weight.sure() or (is_missing(weight) and weight.error < DETERMINED * abs(others)))
-
-
-def weights_of(found: GradientFit, scale: float) -> tuple[MeanOfDraws, MeanOfDraws, MeanOfDraws]:
-    """Return the weight of the entropy in an epoch, 1 / prior variance, and the weight of the prior's pull."""
-    return found.coefficient(0).times(scale), found.ratio(1, 0), found.coefficient(1).times(scale)
 
 
 def unexplained(found: GradientFit, doubt: Gradient) -> dict[str, float]:
@@ -235,7 +220,7 @@ def shifts_of(objective: Objective, factors: Sequence[Group]) -> dict[str, Array
     shifts: dict[str, Array] = {}
     for factor in factors:
         mean, std = factor.mean(), factor.std()
-        by_mean, by_log_std = factor.by_mean(), factor.by_log_std()
+        by_mean, by_log_std = factor.along(1.0, 0.0), factor.by_log_std()
         size = max(float(mean.std()), float(std.mean()))
         for name in sorted(factor.means | factor.scales):
             shape = objective.shapes[name]

@@ -37,7 +37,7 @@ def test_each_tensor_has_a_weight_of_its_own_and_the_advice_names_it(model, firs
         max(first, second) / min(first, second), rel=0.02
     )
     assert finding.detail.startswith(words)
-    assert "to do" not in finding.line()
+    assert "to do" not in finding.words()
 
 
 def test_a_mean_over_each_tensor_is_named(model):

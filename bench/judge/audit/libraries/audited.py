@@ -11,7 +11,7 @@ import msgspec
 
 from bench.core.files import reason
 from elbo_audit.errors import AuditError
-from elbo_audit.report import ElboReport
+from elbo_audit.findings import ElboReport
 
 FILE = Path(__file__).with_name("libraries.json")
 

@@ -10,7 +10,7 @@ from bench.judge.audit.libraries.audited import LibraryAudit, ObjectiveAudit
 from bench.judge.audit.libraries.examples import Example
 from bench.judge.audit.libraries.foreign import ForeignObjective, Rows, nuts
 from bench.judge.audit.libraries.tensorflow_objectives import TENSORFLOW, Network
-from elbo_audit.report import ElboReport
+from elbo_audit.findings import ElboReport
 
 FOREIGN: Mapping[str, Callable[[bool], ForeignObjective]] = {**TENSORFLOW, "NUTS": nuts}
 """By the example's name. Each is called with True for the objective with the change."""

@@ -26,7 +26,7 @@ from bench.judge.audit.libraries.foreign_audits import FOREIGN, audit_foreign
 from bench.judge.audit.libraries.objectives_more import MORE
 from bench.judge.audit.libraries.setting import SIZES, batches, network, seeded
 from elbo_audit.factors import Factor
-from elbo_audit.report import ElboReport
+from elbo_audit.findings import ElboReport
 from elbo_audit.torch_audits import audit_torch
 from elbo_audit.torch_objective import Loss
 

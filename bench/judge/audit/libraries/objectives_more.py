@@ -19,7 +19,7 @@ from bench.judge.audit.libraries import library
 from bench.judge.audit.libraries.examples import BATCH, N_TRAIN
 from bench.judge.audit.libraries.setting import batches, network
 from elbo_audit.factors import Factor
-from elbo_audit.report import ElboReport
+from elbo_audit.findings import ElboReport
 from elbo_audit.torch_audits import audit_torch
 from elbo_audit.torch_objective import Loss
 
