@@ -9,11 +9,7 @@ from torch import Tensor
 
 
 class Shared:
-    """Tensors of one storage.
-
-    `named` has the smallest tensors, if they have each number of a larger one once; else the larger one. Autograd gives
-    gradients for `sources`.
-    """
+    """Tensors of one storage: those in `named` have each number once, and autograd gives gradients for `sources`."""
 
     def __init__(self, given: Mapping[str, Tensor]) -> None:
         """Choose the names. A tensor that is trained only under another name is replaced by one with a gradient."""
@@ -84,9 +80,7 @@ def _each_once(places: Mapping[str, Tensor]) -> list[str]:
         place = places[name]
         if chosen and bool((times[place] == 1).all()):
             continue
-        inside = (
-            [other for other in chosen if bool(torch.isin(places[other], place).all())] if times[place].any() else []
-        )
+        inside = [other for other in chosen if times[place].any() and bool(torch.isin(places[other], place).all())]
         for other in inside:
             times[places[other]] -= 1
         times[place] += 1

@@ -83,7 +83,7 @@ def _has_fixed_noise(objective: Objective, group: Group) -> bool:
     Then the data's gradient by sigma is that by the mean times the noise, for each weight, whatever the batch. What all
     batches share, such as the KL's gradient, is left out by differences between three batches.
     """
-    if len(objective.batches) < 3:
+    if len(objective.batches) < 3:  # of the commonest size
         return False
     slopes = [objective.loss_gradient(batch, 0) for batch in objective.batches[:3]]
     means, scales = (sorted(names) for names in (group.means, group.scales))

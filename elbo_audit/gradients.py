@@ -40,7 +40,7 @@ def detached(objective: Objective, data: DataWeight | None) -> Seen:
         parts += [sentence] if overwritten else []
         is_explained = set(bad) <= set(overwritten)
         return Seen("fails", "; ".join(parts), {"tensors": len({*bad, *overwritten})}, advised=is_explained)
-    half = objective.precision().half
+    half = objective.precision()[1]
     why = f"parts of the loss are computed in {half}; audit without autocast" if half else "audit in float64"
     if len(unresolved) == len(found):
         return Seen("not measured", f"no slope stands out from rounding; {why}")
@@ -100,8 +100,7 @@ class Slope:
 def slopes(objective: Objective, without_data: float | None = None) -> list[Slope]:
     """Compare autograd with finite differences, tensor by tensor, under the same noise.
 
-    The direction is the gradient itself; where autograd gives zero, a fixed random one. If `without_data` is given, it
-    is the weight of the NLL, and the NLL is subtracted from the loss first.
+    If `without_data` is given, it is the weight of the NLL, which is subtracted from the loss first.
     """
     batch, weight = objective.batches[0], without_data
 
@@ -113,13 +112,13 @@ def slopes(objective: Objective, without_data: float | None = None) -> list[Slop
     if weight is not None:
         data = objective.nll_gradient(batch, 0)
         gradient = {name: part - weight * data[name] for name, part in gradient.items()}
-    rounding = 4 * objective.precision().epsilon * abs(objective.first_loss())
+    rounding = 4 * objective.precision()[0] * abs(objective.first_loss())
     return [_slope(objective, value, name, gradient, rounding) for name in objective.shapes]
 
 
 def _slope(objective: Objective, value: Callable[[], float], name: str, gradient: Gradient, rounding: float) -> Slope:
     direction = gradient[name]
-    if not direction.any():
+    if not direction.any():  # any direction
         direction = generator("directions").standard_normal(direction.shape)
     direction = direction / np.linalg.norm(direction)
     expected = float((gradient[name] * direction).sum())
@@ -171,10 +170,9 @@ def _difference(objective: Objective, value: Callable[[], float], name: str, dir
 
 
 def _moves_with_others(objective: Objective, name: str, movable: Sequence[str], factors: Sequence[Group]) -> bool:
-    """Return whether a parameter's gradient changes when the parameters `movable` move.
+    """Return whether a parameter's gradient changes when the parameters `movable` of other layers move.
 
-    The gradient of a prior's scale depends on the weights that have this prior. The gradient of an unused layer depends
-    on the layer alone. Mean and sigma of the same weights belong to one layer, so they are not moved for each other.
+    The gradient of a prior's scale depends on the weights that have this prior, that of an unused layer on it alone.
     """
     groups = [factor.means | factor.scales for factor in factors]
     layer = {other for group in groups if name in group for other in group}
@@ -183,10 +181,7 @@ def _moves_with_others(objective: Objective, name: str, movable: Sequence[str], 
 
 
 def _is_above(objective: Objective, name: str, prior: Sequence[str], factors: Sequence[Group]) -> bool:
-    """Return whether a parameter belongs to the prior of a prior, whose parameters are `prior`.
-
-    It has no more numbers than the parameter of `prior` that it acts on. An unused layer under `prior` has more.
-    """
+    """Return whether a parameter belongs to the prior of `prior`. An unused layer under `prior` has more numbers."""
     n = math.prod(objective.shapes[name])
     below = [other for other in prior if math.prod(objective.shapes[other]) >= n]
     return _moves_with_others(objective, name, below, factors)

@@ -28,11 +28,7 @@ LISTED = 12  # most groups that a line names; of more groups it names only the e
 
 
 def judge(case: Case, data: DataWeight | None, has_slopes: bool) -> dict[str, Seen]:
-    """Return what the rules on the KL see.
-
-    `data` is None if no NLL was given. Unless `has_slopes`, autograd's gradients are not the slopes of the loss, and
-    tell nothing of the KL.
-    """
+    """Return what the rules on the KL see; nothing unless `has_slopes`: autograd's gradients are those of the loss."""
     if not case.has_kl and not case.groups and not case.alone:
         detail = "no parameters named as mean and scale; give factors= or kl= if the weights have distributions"
         return dict.fromkeys(RULES, Seen("not applicable", detail))
@@ -69,9 +65,9 @@ def judge(case: Case, data: DataWeight | None, has_slopes: bool) -> dict[str, Se
 def _at_zero(case: Case, why: str, is_sum: bool) -> dict[str, Seen]:
     """Judge the KL of the weights that inputs of zero do not reach, where no nll= shows how the data weigh.
 
-    Unless labels show how often the likelihood counts, once is assumed. A right loss may weigh it otherwise: a mean of
-    squares weighs it by twice the noise's variance. So only no KL fails, and one that counts as often as an epoch has
-    batches (M), or a batch has rows (B): then the KL is divided by the wrong one of N, M and B, or by none.
+    Unless labels show how often the likelihood counts, once is assumed. A right loss may weigh it otherwise, as a mean
+    of squares does. So only no KL fails, and one that counts M or B times: it is divided by the wrong one of N, M and
+    B, or by none.
     """
     unseen = dict.fromkeys(RULES, Seen("not measured", why))
     if case.has_kl or (part := seen_at_zero(case, is_sum)) is None:
@@ -100,7 +96,7 @@ def _at_zero(case: Case, why: str, is_sum: bool) -> dict[str, Seen]:
     measured = {"of inputs of zero": weight.value}
     seen = unseen | {"kl-scale": Seen("not measured", f"{why.partition(';')[0]}; {shown}", measured)}
     rows = case.objective.batch_size
-    is_heavy = any(abs(weight.value / often - 1) < NEAR for often in (case.n_train / rows, rows))
+    is_heavy = any(abs(weight.value / often - 1) < NEAR for often in (case.n_train / rows, rows))  # M or B
     if not absent and not (weight.sure() and is_heavy):
         return seen
     whole = TensorWeight("all", sum(t.n for t in found.tensors), weight, found.precision, found.pull)
@@ -213,11 +209,9 @@ def _assumed(case: Case, steps: float, data: DataWeight | None) -> str:
 
 
 def _whole_steps(case: Case, found: KlWeight, data: DataWeight | None) -> float:
-    """Return the number of batches in an epoch as a multiple of N / B.
+    """Return the number of batches in an epoch as a multiple of N / B; 1 unless rounding makes the loss an ELBO.
 
-    A loss that sums its rows and adds KL / len(loader) is an ELBO, also if the last batch is short or dropped, and so
-    is any multiple of it. So the number is N / B rounded up or down, if that makes the loss an ELBO; else it is N / B,
-    and this returns 1.
+    A sum over rows + KL / len(loader) is an ELBO, also if the last batch is short or dropped.
     """
     exact = case.n_train / case.objective.batch_size
     if _by_rows(case, data):
@@ -229,11 +223,7 @@ def _whole_steps(case: Case, found: KlWeight, data: DataWeight | None) -> float:
 
 
 def _by_rows(case: Case, data: DataWeight | None) -> bool:
-    """Return whether the loss divides by the rows of a batch: a mean over them, or N times this mean.
-
-    Each step then weighs its likelihood like any other, however many rows it has, and the KL of a mean is 1 / N in
-    each, whatever the number of steps is.
-    """
+    """Return whether the loss is a mean over the rows of a batch, or N times it, whose KL no number of steps moves."""
     if data is None:
         return False
     rows = data.weight * case.objective.batch_size

@@ -68,9 +68,8 @@ def students_t(level: float, freedom: float) -> float:
 
 
 def common(draws: Array) -> MeanOfDraws:
-    """Return the squared length of the vector that draws [D, ...] have in common, free of their noise.
+    """Return the squared length of what draws [D, ...] have in common: products of different draws are free of noise.
 
-    It uses products of different draws only: noise that is independent from draw to draw leaves them zero on average.
     The error is a jackknife's, because the numbers of one draw may share noise.
     """
     n = len(draws)
@@ -117,10 +116,7 @@ class GradientFit:
         return common(np.concatenate([one - self.draws @ other for one, other in rows], 1))
 
     def missed(self, name: str, rounding: float) -> float:
-        """Return the share of a tensor's gradient that the directions surely do not explain; else 0.
-
-        Rounding may leave a residual of length `rounding`.
-        """
+        """Return the share of a tensor's gradient, above its `rounding`, that the directions surely do not explain."""
         size, doubt = self.targets[0][name].size, 0.0
         if not self.drawn:
             # Subtract from each draw its own fit, not that of the mean: the noise of other tensors moves the mean's
@@ -143,12 +139,7 @@ def fit(targets: Sequence[Gradient], columns: Sequence[Gradient], doubt: Gradien
     """Return the coefficients of `columns` in the draws' gradients. The weight of a tensor is the inverse of its noise.
 
     The noise is the spread of the draws, not the residual of their mean: weights from the residual would depend on the
-    error of the mean, and the standard errors would be wrong. For the same reason all draws have the same weights.
-
-    Args:
-        targets: the gradient in each draw, by the same names.
-        columns: the directions; where one has no part for a name, it is zero there.
-        doubt: the standard error that all targets share, such as that of the NLL's weight.
+    error of the mean, and the standard errors would be wrong. `doubt` is the standard error that all targets share.
     """
     names = list(targets[0])
     if not names:
@@ -172,9 +163,8 @@ def fit(targets: Sequence[Gradient], columns: Sequence[Gradient], doubt: Gradien
 def fit_drawn(targets: Sequence[Gradient], columns: Sequence[Sequence[Gradient]]) -> GradientFit:
     """Return the coefficients of directions that are themselves drawn: `columns[k][i]` has the noise of `targets[i]`.
 
-    Least squares would make a coefficient too small, because the noise makes the direction too long. Products of
-    different draws do not have this fault. Where target and direction have the same noise, as a sampled KL and
-    log q - log p of the same draw, the coefficient is exact. The draws of the fit are the pseudo-values of a jackknife.
+    Least squares would make a coefficient too small, because the noise makes the direction too long; products of
+    different draws do not have this fault. The draws of the fit are the pseudo-values of a jackknife.
     """
     n, k = len(targets), len(columns)
     above, below = np.zeros((k, n, n)), np.zeros((k, k, n, n))  # products of draws; the diagonal is left out
@@ -199,10 +189,7 @@ def fit_drawn(targets: Sequence[Gradient], columns: Sequence[Sequence[Gradient]]
 
 
 def over_batches(found: GradientFit, scale: float, n_batches: int) -> tuple[MeanOfDraws, Sequence[float]]:
-    """Return the weight in an epoch, and each batch's weight if batches differ by more than noise; else ().
-
-    If batches differ, the error comes from the spread of the draws within each batch.
-    """
+    """Return the weight in an epoch, and each batch's weight if batches differ by more than their noise; else ()."""
     weight = found.coefficient(0).times(scale)
     draws = (found.draws[:, 0] * scale).tolist()
     groups = [draws[index::n_batches] for index in range(n_batches) if draws[index::n_batches]]

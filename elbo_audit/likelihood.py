@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -95,10 +96,10 @@ def judge(objective: Objective, data: DataWeight | None) -> Seen:
 
 
 def data_weight(objective: Objective, draws: int) -> DataWeight:
-    """Measure `a` from the differences of the losses between batches. The objective must have a NLL.
+    """Measure `a` from the differences of the losses between batches; where they do not tell, from the gradients.
 
     If what the NLL leaves unexplained may be noise, more draws are taken: noise averages out, another likelihood does
-    not. If the losses still do not tell, gradients are compared: a gradient holds many numbers, a loss one.
+    not.
     """
     found = _by_losses(objective, draws)
     if found.rest == "other noise":
@@ -108,10 +109,8 @@ def data_weight(objective: Objective, draws: int) -> DataWeight:
     if not exact and found.rest != "rounding":
         weights, misfit = weights_of_batches(objective, draws)
         if len(weights):
-            mean = len(weights) / sum(1 / weight for weight in weights)
-            return replace(
-                found, weight=mean, misfit=misfit, rest="unlike batches", error=mean * misfit, by_batch=weights
-            )
+            mean = statistics.harmonic_mean(weights)
+            return DataWeight(mean, misfit, "unlike batches", mean * misfit, found.rounding, weights)
     relative = found.error / (abs(found.weight) or 1.0)
     if found.rest == "proportional" and grows_with_rows(objective, found.weight, relative, draws):
         return replace(found, rest="other likelihood", grows=True)
@@ -122,11 +121,10 @@ def data_weight(objective: Objective, draws: int) -> DataWeight:
 
 
 def _gradients_tell_another(objective: Objective, draws: int) -> bool:
-    """Return whether the gradients show another likelihood than the NLL.
+    """Return whether the gradients without those of the NLL show another likelihood: the same rest in all draws.
 
-    What is left of the loss's gradients without those of the NLL must be the same in all draws; else it is noise. If it
-    is one gradient times a factor for each batch, it is a KL that is re-weighted over batches. If only one of loss and
-    NLL is noisy, the NLL is that of the mean weights, and nothing is identifiable.
+    One gradient times a factor for each batch is a KL that is re-weighted over batches. If only one of loss and NLL is
+    noisy, the NLL is that of the mean weights, and nothing is identifiable.
     """
     losses, nlls = _less_mean(tables(objective, objective.batches, draws, looked_at(objective)))
     noisy = [norm(part - part.mean(0)) > NOISY * norm(part) for part in (losses, nlls)]
@@ -200,10 +198,7 @@ def _rounding(losses: Array, smallest: Array, weight: float) -> float:
 
 
 def _by_gradients(objective: Objective, draws: int) -> DataWeight:
-    """Measure `a` where a large constant in the loss, such as an unscaled KL, rounds the losses' differences away.
-
-    The difference of the gradients of two batches, under the same noise, does not depend on the constant.
-    """
+    """Measure `a` from gradients, where a large constant such as an unscaled KL rounds the losses' differences away."""
     losses, nlls = _less_mean(tables(objective, objective.batches, draws))
     if not losses.any():
         return DataWeight(0.0, 0.0, "proportional", 0.0)

@@ -14,10 +14,7 @@ _SAID = re.compile(r"""#.*|(["']).*?\1""")  # comments, and text
 
 
 def line_of_kl(function: Callable[..., object] | None) -> str:
-    """Return file, number and text of the last line that weighs or adds the KL, else of the last that names it.
-
-    '' without one, or without a source.
-    """
+    """Return file, number and text of the last line that weighs or adds the KL, else that names it; or ''."""
     if function is None:
         return ""
     function = inspect.unwrap(function)  # of jax.jit and the like

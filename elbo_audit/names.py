@@ -30,10 +30,7 @@ _AUTOGUIDE = ("locs", "scales")  # Pyro's guides append the site's name, which m
 
 
 def _word(words: str, name: str) -> re.Match[str] | None:
-    """Return the last word for a mean or a scale in a name, if it is one of `words`; else None.
-
-    A prior's parameters are not the posterior's: their names give None.
-    """
+    """Return the last word for a mean or a scale in a name, if it is one of `words`; None for a prior's name."""
     if any(part.startswith("prior") for part in re.split(r"[._/]", name)):
         return None
     hits = [*re.finditer(rf"(?:^|(?<=[._/]))(?:{_ALL})(?=$|[._/])", name)]
@@ -49,9 +46,8 @@ def _is_a_layer(hit: re.Match[str]) -> bool:
 def gaussians(values: Mapping[str, Array], trained: Collection[str]) -> list[Gaussian]:
     """Pair means and scales by their names: `fc1.weight_mu` with `fc1.weight_rho`, `mu_kernel` with `rho_kernel`.
 
-    rho means softplus; log_sigma, log_std and log_scale mean exp; logvar means exp of its half. A sigma, std or scale
-    is taken as it is; where one of its numbers is not positive, as softplus's argument or as a logarithm. Pairs of
-    which nothing is `trained` are left out.
+    A sigma, std or scale is taken as it is; where one of its numbers is not positive, as softplus's argument or as a
+    logarithm. Pairs of which nothing is `trained` are left out.
     """
     found = []
     for name, value in values.items():

@@ -50,7 +50,7 @@ def of_zero_inputs(objective: Objective, batch: Batch, draw: int) -> Gradient:
 def seen_at_zero(case: Case, is_sum: bool) -> tuple[Case, DataWeight] | None:
     """Return the case of the weights that zero inputs do not reach, and a weight of the likelihood; None without any.
 
-    What is left of a batch still differs from batch to batch. So a gradient that is the same in all holds no data.
+    Targets still differ from batch to batch, so that a gradient which is the same in all holds no data.
     """
     objective = case.objective
     if len(objective.batches[0]) < 2 or objective.numbers(objective.batches[0][0]) is None:

@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Literal, NamedTuple, TypeVar
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 
@@ -34,18 +34,10 @@ class NotFinite(AuditError):
     """The loss, or its gradient, is not finite where the audit moved the parameters."""
 
 
-class Precision(NamedTuple):
-    """The rounding of a loss: one unit in the last digit of 1, and the name of a half precision type if it has one."""
-
-    epsilon: float
-    half: str = ""
-
-
 class Objective(ABC):
     """A loss, its trained parameters, and batches of which those of the commonest size are compared.
 
-    A subclass gives `_evaluate`, `value`, `assign` and `epsilon`. The methods from `overwritten` on are answers that
-    only some frameworks can give; by default they say "unknown".
+    The methods from `overwritten` on are answers that only some frameworks can give; by default they say "unknown".
     """
 
     remedies: Mapping[str, str] = {}  # by rule: what to do, where the rule's own words are of another framework
@@ -77,10 +69,9 @@ class Objective(ABC):
 
     @abstractmethod
     def _evaluate(self, term: Term, batch: Batch, draw: int, slopes: bool) -> tuple[float, Gradient]:
-        """Return a term with the noise of this draw, and its gradient by every parameter.
+        """Return a term with the noise of this draw, and its gradient by every parameter; {} without `slopes`.
 
-        Without `slopes` the gradient may be empty. The same draw gives the same noise for every term and batch.
-        A number that is not finite is returned as it is. ValueError means that the term has no value here.
+        The same draw gives the same noise for every term and batch. ValueError means that the term has no value here.
         """
 
     @abstractmethod
@@ -195,10 +186,7 @@ class Objective(ABC):
         return self.take(batch, [*range(self.batch_size)] * 2)
 
     def _rows(self) -> int:
-        """Return the rows of each batch; raises AuditError if they are unknown, or batches cannot be compared.
-
-        Of batches of several sizes, as loaders give that keep a short last one, those of the commonest size are kept.
-        """
+        """Return the rows of each batch; those of the commonest size are kept. Raises AuditError without three."""
         if len(self.batches) < FEWEST_BATCHES:
             given = f"{len(self.batches)} batch{'' if len(self.batches) == 1 else 'es'}"
             raise AuditError(f"{given} given; the audit compares batches: give {FEWEST_BATCHES} or more")
@@ -214,9 +202,8 @@ class Objective(ABC):
             raise AuditError(f"batches of {sorted(sizes)} rows were given; give three of one size")
         self.batches = [batch for batch, size in zip(self.batches, sizes, strict=True) if size == kept]
         if all(self._same(batch, self.batches[0]) for batch in self.batches[1:]):
-            raise AuditError(
-                f"the {len(self.batches)} batches are all the same; the audit compares batches: give others"
-            )
+            given = f"the {len(self.batches)} batches are all the same"
+            raise AuditError(f"{given}; the audit compares batches: give others")
         return kept
 
     def _same(self, one: Batch, other: Batch) -> bool:
@@ -233,9 +220,9 @@ class Objective(ABC):
         """Return the parameters whose gradients an in-place write of the loss changes, and a sentence that says so."""
         return (), ""
 
-    def precision(self) -> Precision:
-        """Return the coarsest rounding of the loss and of what its gradient is computed from."""
-        return Precision(self.epsilon)
+    def precision(self) -> tuple[float, str]:
+        """Return the coarsest rounding of loss and gradient, and the name of a half precision type if it is of one."""
+        return self.epsilon, ""
 
     def sets_seed(self) -> bool | None:
         """Return whether the loss sets the seed of its noise itself; None if unknown."""
@@ -270,10 +257,8 @@ class Case:
         if not isinstance(self.n_train, (int, float)) or self.n_train < rows:
             raise AuditError(f"n_train is {self.n_train!r}, a batch has {rows} rows; give the rows of an epoch")
         if self.n_batches is not None and abs(self.n_batches - self.n_train / rows) >= 1:
-            raise AuditError(
-                f"n_batches is {self.n_batches}, and n_train / B is {self.n_train / rows:.6g}; give n_train, and "
-                "batches as the loader makes them"
-            )
+            given = f"n_batches is {self.n_batches}, and n_train / B is {self.n_train / rows:.6g}"
+            raise AuditError(f"{given}; give n_train, and batches as the loader makes them")
         if self.draws < 2:
             raise AuditError(f"draws is {self.draws}; give two or more: errors come from their spread")
         if self.prior_std is not None and not 0 < self.prior_std < math.inf:

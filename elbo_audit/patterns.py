@@ -51,8 +51,7 @@ class Setting(NamedTuple):
 def cause_of(tensor: TensorWeight, reference: float | None) -> str:
     """Return what is wrong where a weight is not 1: "missing" (the KL), "entropy", or "weight" (of the whole KL).
 
-    The entropy alone is wrong if it is missing though a prior pulls, or if the prior pulls once, as is meant: by its
-    `reference`, or, where none is given, as `_is_log_of_square` finds.
+    The entropy alone is wrong if it is missing though a prior pulls, or if the prior pulls once, as is meant.
     """
     if is_missing(tensor.per_epoch):
         return "missing" if tensor.pull is None or is_missing(tensor.pull) else "entropy"
@@ -96,13 +95,7 @@ def is_one(weight: MeanOfDraws, tolerance: float = TOLERANCE) -> bool:
 
 
 def advice(tensors: Sequence[TensorWeight], common: TensorWeight | None, setting: Setting) -> tuple[str, Advice]:
-    """Say which mistake makes these weights, and what to do.
-
-    Args:
-        tensors: the groups whose weights are known.
-        common: all groups as one, if they have the same weight; None if their weights differ.
-        setting: rows and batches of an epoch.
-    """
+    """Say which mistake makes these weights, and what to do; `common` is all groups as one, if they weigh alike."""
     if common is not None:
         cause = cause_of(common, setting.reference)
         if cause != "weight":
@@ -162,10 +155,9 @@ def _of_unlike_weights(tensors: Sequence[TensorWeight], setting: Setting) -> str
 
 
 def _sizes(tensors: Sequence[TensorWeight]) -> dict[str, list[int]]:
-    """Return the number of weights in each tensor, and in the layer of each tensor: a mean divides by one of them.
+    """Return the number of weights in each tensor, and in its layer (the name up to the last dot).
 
-    Tensors belong to one layer if their names are the same up to the last dot. With kl= a tensor may be a mean or a
-    scale alone, so that the weights of a layer cannot be counted, and only the tensors' sizes are returned.
+    With kl= a tensor may be a mean or a scale alone, so that the weights of a layer cannot be counted.
     """
     sizes = {"tensor": [tensor.n for tensor in tensors]}
     if all(tensor.precision is not None for tensor in tensors):
@@ -199,10 +191,7 @@ def _of_one_weight(weight: MeanOfDraws, tensors: Sequence[TensorWeight], setting
 
 
 def _mistakes(n_weights: int, setting: Setting) -> Iterator[tuple[float, str]]:
-    """Yield the weight that each known mistake gives, and the advice. The first that fits is named.
-
-    The number of batches is N / B rounded up or down, unless it is known.
-    """
+    """Yield the weight that each known mistake gives, and the advice. The first that fits is named."""
     n, batch, exact = setting.n_train, setting.batch_size, setting.steps
     by_n = f"the loss is a mean over rows, so divide by N = {n:,}"
     by_steps = f"divide by the number of batches, {exact:.6g}"
@@ -233,17 +222,9 @@ def _to_all_rows(setting: Setting) -> str:
 
 
 def _divided(setting: Setting) -> list[tuple[float, str]]:
-    """Return ways to weigh a KL that is divided by a number of weights, as (weight, advice).
-
-    The weight is that of an epoch, times this number of weights. The advice is how to weigh the KL once it is summed.
-    """
+    """Return how often a KL counts, times the number of weights that divides it, and how to weigh it once summed."""
     right = "1 / N" if setting.is_mean else "1 / M"
-    return [
-        (1.0, "what you do"),
-        (setting.steps, right),
-        (float(setting.n_train), right),
-        (float(setting.batch_size), right),
-    ]
+    return [(1.0, "what you do"), *((float(n), right) for n in (setting.steps, setting.n_train, setting.batch_size))]
 
 
 def interval(weight: MeanOfDraws) -> tuple[float, float]:

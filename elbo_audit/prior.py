@@ -83,13 +83,9 @@ def _worst_width(case: Case, size: float, groups: Sequence[tuple[str, MeanOfDraw
 
 
 def judge_width(precision: MeanOfDraws, size: float, meant: float | None, unit: str = "") -> Seen:
-    """Return what the rule on the prior's width sees.
+    """Compare a prior's measured precision with the standard deviation that is `meant`, if it is known.
 
-    Args:
-        precision: 1 / prior variance, as measured.
-        size: root mean square of the weights.
-        meant: the standard deviation that the user means the prior to have; None if unknown.
-        unit: of the standard deviation, in words.
+    `size` is the root mean square of the weights, `unit` that of the standard deviation, in words.
     """
     std = root(precision)
     if not std.sure(2 * TOLERANCE):

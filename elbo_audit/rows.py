@@ -39,10 +39,9 @@ PAIRS_ALL = (
 
 
 def check(objective: Objective, draws: int) -> str:
-    """Return how rows broadcast; '' if they do not.
+    """Return how rows broadcast; '' if they do not, or cannot be taken apart.
 
-    Raises AuditError if x and y of a batch have other numbers of rows, or nll= is a mean. A batch whose rows depend on
-    each other, or cannot be taken apart, is not checked.
+    Raises AuditError if x and y of a batch have other numbers of rows, or nll= is a mean.
     """
     sizes = [size for size in map(length, objective.batches[0][:2]) if size is not None]
     if len(set(sizes)) > 1:
@@ -113,8 +112,7 @@ def _whole_and_halves(objective: Objective, index: int, draw: int) -> tuple[floa
 def weights_of_batches(objective: Objective, draws: int) -> tuple[Sequence[float], float]:
     """Return a weight of the NLL for each batch, and what they leave unexplained; no weights if one explains as much.
 
-    The loss of batch b in draw d is a_b NLL + K_d, so that least squares on the gradients, less their mean over the
-    batches of a draw, gives each a_b, whatever K_d is.
+    The loss of batch b in draw d is a_b NLL + K_d: gradients, less their mean over a draw's batches, give each a_b.
     """
     losses, nlls = tables(objective, objective.batches, draws, looked_at(objective))
     apart = np.eye(losses.shape[1]) - 1 / losses.shape[1]

@@ -130,8 +130,7 @@ def decayed(case: Case, training: Training) -> Seen:
 def noisy_where_pruned(case: Case) -> Seen:
     """Say whether weights whose mean is exactly zero still have noise, where other means of the tensor are not zero.
 
-    A block of means may have started at zero, such as biases in one tensor with weights. So a block counts as pruned
-    only if its sigma differs from that of the other weights.
+    A block of means, such as biases, may have started at zero: it counts as pruned only if its sigma differs.
     """
     pruned, noisy, example, unsure = 0, 0, 0.0, []
     for factor in case.groups:

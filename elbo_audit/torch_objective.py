@@ -19,7 +19,7 @@ from elbo_audit.errors import AuditError
 from elbo_audit.factors import Array, Factor, Gradient, Group
 from elbo_audit.gradients import same
 from elbo_audit.names import gaussians
-from elbo_audit.objective import Batch, Objective, Precision, Term
+from elbo_audit.objective import Batch, Objective, Term
 from elbo_audit.streams import seed_of
 
 Loss = Callable[..., Tensor]  # called with a batch
@@ -164,18 +164,15 @@ class TorchObjective(Objective):
                 states.append(torch.get_rng_state())
         return torch.equal(*states)
 
-    def precision(self) -> Precision:
+    def precision(self) -> tuple[float, str]:
         """Return the rounding of the coarsest tensors that autograd saves, as under autocast; else the loss's own."""
         _, saved = self._saved(lambda tensor: tensor)
         kinds = {tensor.dtype for tensor, _ in saved} | {self.tensor("loss", self.batches[0], 0).dtype}
         half = next((kind for kind in HALF if kind in kinds), None)
-        return Precision(torch.finfo(half).eps, str(half).removeprefix("torch.")) if half else Precision(self.epsilon)
+        return (torch.finfo(half).eps, str(half).removeprefix("torch.")) if half else (self.epsilon, "")
 
     def _saved(self, kept: Callable[[Tensor], Tensor]) -> tuple[Gradient, list[tuple[Tensor, Tensor]]]:
-        """Return the gradient from what `kept` makes of the tensors that autograd saves, and both.
-
-        Nothing is saved where a loss lets nobody see what autograd saves, as torch.func does.
-        """
+        """Return the gradient from what `kept` makes of the tensors that autograd saves, and both."""
         saved: list[tuple[Tensor, Tensor]] = []
 
         def keep(tensor: Tensor) -> int:
@@ -186,15 +183,14 @@ class TorchObjective(Objective):
             with torch.autograd.graph.saved_tensors_hooks(keep, lambda index: saved[index][1]):
                 value = self.tensor("loss", self.batches[0], 0)
             return self.gradient(value), saved
-        except RuntimeError:
+        except RuntimeError:  # torch.func lets nobody see what autograd saves
             return {}, []
 
     def overwritten(self) -> tuple[Sequence[str], str]:
         """Return the parameters whose gradients an in-place write changes, and a sentence that names what is written.
 
-        Autograd saves tensors in the forward pass. If the loss writes into one of them through `.data`, autograd does
-        not notice, and backward uses the new values. So the gradient is computed twice: with copies of the tensors as
-        they were saved, and as autograd does it.
+        If the loss writes through `.data` into a tensor that autograd saved, backward uses the new values unnoticed. So
+        the gradient is computed twice: with copies of the tensors as they were saved, and as autograd does it.
         """
         right, saved = self._saved(torch.clone)
         changed = [now for now, then in saved if not torch.equal(now, then) and not bool(then.isnan().any())]

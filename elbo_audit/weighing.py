@@ -141,10 +141,9 @@ def tensor_of(group: Sequence[Group], alone: GradientFit, scale: float) -> Tenso
 
 
 def _is_determined(tensor: TensorWeight, others: float, precision: float, group: Sequence[Group]) -> bool:
-    """Return whether the few numbers of a group surely show how often its KL counts.
+    """Return whether the few numbers of a group, which fit a KL with any prior, surely show how often its KL counts.
 
-    With two unknowns they fit a KL with any prior. The pull of another prior than the `others` have, or of one that is
-    no Gaussian, must be too weak beside the entropy to change the weight: a pull c is c sigma^2 of an entropy.
+    The pull of another prior than the `others` have must be too weak to change it: a pull c is c sigma^2 of an entropy.
     """
     weight, pull = tensor.per_epoch, tensor.pull or NOTHING
     variance = float(np.mean([np.square(factor.std()).mean() for factor in group]))
@@ -165,10 +164,7 @@ def epoch_scale(case: Case, data: DataWeight | None) -> float:
 
 
 def without_data(case: Case, data: DataWeight | None, doubt: Gradient, n_weights: int) -> list[Gradient]:
-    """Return the gradient of the loss without its data part, in each draw.
-
-    If draws differ by more than `doubt` and the smallest group has few weights, there are more draws than `case.draws`.
-    """
+    """Return the gradient of the loss without its data part, in each draw; more draws for noise in few weights."""
     found = [_without_data(case.objective, data, draw) for draw in range(case.draws)]
     n_batches = len(case.objective.batches)
     more = math.ceil(NUMBERS / n_weights) - case.draws
