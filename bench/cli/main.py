@@ -65,7 +65,10 @@ class Parser(argparse.ArgumentParser):
         """Raise ConfigError with the message, a suggestion, and the command that shows help."""
         from bench.cli.words import nearest
 
-        raise ConfigError(f"{one_line(message, LONGEST)}{nearest(message, self)}; see `{self.prog} --help`")
+        said, half = one_line(message), LONGEST // 2
+        if len(said) > LONGEST:  # the end says what to give
+            said = f"{said[:half]}...{said[-half:]}"
+        raise ConfigError(f"{said}{nearest(message, self)}; see `{self.prog} --help`")
 
 
 def main(argv: Sequence[str] | None = None) -> int:

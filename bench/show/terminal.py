@@ -268,8 +268,8 @@ def _listing(part: Listing) -> Group:
     if not part.lines:
         return Group(Text(_said(part.heading), "bold"))
     lines = Grid.grid(padding=(0, GAP, 0, 0))
-    lines.add_column()
-    lines.add_column(overflow="fold")  # a word that is longer than the screen is not cut off
+    for _ in range(2):
+        lines.add_column(overflow="fold")  # a word that is longer than the screen is not cut off
     for name, entry in part.lines:
         lines.add_row(f"  {visible(name)}", toned(_said(entry)))
     return Group(Text(_said(part.heading), "bold"), lines)

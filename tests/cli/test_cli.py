@@ -128,6 +128,15 @@ def lines(capsys):
         (["table", "sure", "--data-set", "all"], "table sure has no data sets; leave --data-set out, or"),
         (["table", "refusal", "--column", "refusd"], "did you mean 'refused'"),
         (["table", "--column", "refused"], "give its name"),
+        (["table", "--all"], "give its name"),
+        (
+            ["table", "--format", "x" * 500],
+            r"x\.\.\.x+' \(choose from 'text', 'md', 'csv', 'tex'\); see `python -m bench table",
+        ),
+        (
+            ["run", "mlp", "--seeds", "x" * 500],
+            r"\.\.\.x+' are not numbers; give .*; see `python -m bench run --help`$",
+        ),
         (["--colour"], "unrecognized arguments: --colour"),
         (["compare", "results", "--verify", "."], r"unrecognized arguments: \.; see"),
         (["audit", "recrods"], "did you mean 'records'"),

@@ -172,6 +172,12 @@ def test_a_narrow_screen_leaves_out_what_has_no_room_and_says_so(monkeypatch):
     assert 'Left out: "y". --wide shows all columns.' in " ".join(text(table).split())
 
 
+def test_a_list_cuts_no_name_and_no_text(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "40")
+    entry = "sigmoid-512-uniform-init-of-a-network", f"pip install -c constraints.txt -e '.[{'y' * 40}]'"
+    assert letters(*entry) == letters(shown(Listing("", [entry])))
+
+
 def test_a_name_breaks_at_its_words_before_a_row_becomes_a_list(monkeypatch):
     monkeypatch.setenv("COLUMNS", "13")
     table = Table("t", "T", "C", ["m", "random_module"], [["a/mean_net", "0.5"], ["a/ece", "0.25"]])
