@@ -20,6 +20,7 @@ from bench.core.text import one_line
 from bench.show.figures.style import printed, style
 from bench.show.predict import networks, show
 from bench.show.predict.pictures import Normalised, normalise
+from bench.show.terminal import shown
 
 MOST_IMAGES = 12  # pictures in one figure
 
@@ -65,7 +66,7 @@ def _predict(arguments: argparse.Namespace) -> int:
         ]
         print(json.dumps([*told, *errors], indent=1))
     elif images:
-        print("\n\n".join(map(show.text, images, answers)) + f"\n\n{networks.RULE}")
+        print("\n\n".join([*map(show.text, images, answers), shown(networks.RULE)]))
     for unusable in errors:
         print(f"error: {unusable['error']}", file=sys.stderr)
     return USAGE if errors else 0

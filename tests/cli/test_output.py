@@ -1,10 +1,12 @@
-"""What commands print: no control characters from files, one line if it cannot be written; what status says."""
+"""What commands print: nothing unprintable, one line if it cannot be written; what status says; completion."""
 
 import ast
+import contextlib
 import itertools
 import json
 import os
 import resource
+import shutil
 import subprocess
 import sys
 import unicodedata
@@ -20,6 +22,8 @@ from bench.core.project import RESULTS
 from bench.core.reasons import message_reason
 from bench.core.store import Store
 from bench.plan import freshness
+from bench.plan.recipes import recipe_names
+from bench.plan.registry import manifests
 from bench.plan.trained_runs import Selection, trained_runs
 from bench.run.recording import empty_record
 from bench.show import terminal
@@ -217,3 +221,41 @@ def test_no_program_accepts_abbreviated_options():
                 options = {option.arg: ast.unparse(option.value) for option in call.keywords}
                 assert options.get("allow_abbrev") == "False", f"{name}:{call.lineno}"
     assert found > 5
+
+
+@pytest.fixture(scope="module")
+def script(tmp_path_factory):
+    path = tmp_path_factory.mktemp("completion") / "bnn-bench"
+    with path.open("w") as file, contextlib.redirect_stdout(file):
+        assert main(["completion", "bash"]) == 0
+    return path
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="no bash")
+@pytest.mark.parametrize(
+    ("typed", "expected"),
+    [
+        ("verd", ["verdict"]),
+        ("run linear", ["linear_bbb"]),
+        ("audit recor", ["records"]),
+        ("run mlp --recipe publ", None),
+        ("run mlp --time-l", ["--time-limit"]),
+        ("run mlp --time-limit ", []),  # a number, so neither approaches nor options
+        ("run mlp --results ", []),  # a file, which the shell completes itself
+        ("table verdict_s", ["verdict_summary"]),
+        ("table --data-set lett", ["letters"]),
+        ("verdict feldman2018.bbb.epoch20.test_a", ["feldman2018.bbb.epoch20.test_accuracy"]),
+        ("data ver", ["verify"]),
+        ("uci yac", ["yacht"]),
+    ],
+)
+def test_a_shell_completes_commands_options_and_names_without_python(script, typed, expected):
+    words = ["bnn-bench", *typed.split(" ")]
+    bash = f'. "$0"; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); PATH=; _bnn_bench bnn-bench "{words[-1]}" "{words[-2]}"'
+    asked = [shutil.which("bash"), "-c", f'{bash}; echo "${{COMPREPLY[*]}}"', str(script), *words]
+    found = subprocess.run(asked, check=True, capture_output=True, text=True).stdout.split()
+    if expected is None:
+        expected = [name for name in recipe_names(manifests()["mlp"]) if name.startswith("publ")]
+        assert set(expected) <= set(found)
+    else:
+        assert found == expected

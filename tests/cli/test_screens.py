@@ -1,25 +1,28 @@
-"""Screens: the short form of the gate, what a shell completes, the line of a silent command, colours."""
+"""Screens: short forms of the gate and of long tables, the line of a silent command, colours."""
 
 import contextlib
 import io
 import os
 import pty
 import re
-import shutil
-import subprocess
 import sys
 import threading
 
 import pytest
+from rich.cells import cell_len
 
 from bench.cli import FAILED, INCOMPLETE, waiting
-from bench.cli.main import main
+from bench.cli.main import main, parse
+from bench.cli.table import _chosen, _printed
 from bench.cli.waiting import Line, doing, watched
+from bench.core.errors import ConfigError
+from bench.core.project import RESULTS
 from bench.judge.stats.rule import OUTCOMES
-from bench.plan.recipes import recipe_names
-from bench.plan.registry import manifests
+from bench.show.inputs import Inputs
 from bench.show.outcomes import tone
-from bench.show.terminal import TONES, toned
+from bench.show.table import Table
+from bench.show.tables.registry import all_tables
+from bench.show.terminal import LONGEST, SCREEN, TONES, page, text, toned
 from tests.gate_folders import folders, fresh_folder
 
 LOSS = "last epoch/mnist/{train}/train_loss"
@@ -48,44 +51,6 @@ def test_a_gate_begins_with_the_outcome_and_has_a_line_for_each_trained_run_that
     assert main(command) == INCOMPLETE
     (together,) = [line for line in capsys.readouterr().out.splitlines() if line.startswith("missing")]
     assert together.endswith("(2 checks of mlp/published/common)")
-
-
-@pytest.fixture(scope="module")
-def script(tmp_path_factory):
-    path = tmp_path_factory.mktemp("completion") / "bnn-bench"
-    with path.open("w") as file, contextlib.redirect_stdout(file):
-        assert main(["completion", "bash"]) == 0
-    return path
-
-
-@pytest.mark.skipif(shutil.which("bash") is None, reason="no bash")
-@pytest.mark.parametrize(
-    ("typed", "expected"),
-    [
-        ("verd", ["verdict"]),
-        ("run linear", ["linear_bbb"]),
-        ("audit recor", ["records"]),
-        ("run mlp --recipe publ", None),
-        ("run mlp --time-l", ["--time-limit"]),
-        ("run mlp --time-limit ", []),  # a number, so neither approaches nor options
-        ("run mlp --results ", []),  # a file, which the shell completes itself
-        ("table verdict_s", ["verdict_summary"]),
-        ("table --data-set lett", ["letters"]),
-        ("verdict feldman2018.bbb.epoch20.test_a", ["feldman2018.bbb.epoch20.test_accuracy"]),
-        ("data ver", ["verify"]),
-        ("uci yac", ["yacht"]),
-    ],
-)
-def test_a_shell_completes_commands_options_and_names_without_python(script, typed, expected):
-    words = ["bnn-bench", *typed.split(" ")]
-    bash = f'. "$0"; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); PATH=; _bnn_bench bnn-bench "{words[-1]}" "{words[-2]}"'
-    asked = [shutil.which("bash"), "-c", f'{bash}; echo "${{COMPREPLY[*]}}"', str(script), *words]
-    found = subprocess.run(asked, check=True, capture_output=True, text=True).stdout.split()
-    if expected is None:
-        expected = [name for name in recipe_names(manifests()["mlp"]) if name.startswith("publ")]
-        assert set(expected) <= set(found)
-    else:
-        assert found == expected
 
 
 @pytest.mark.parametrize("silent", [1.9, 2.0])
@@ -212,10 +177,107 @@ def test_outcomes_are_coloured_on_a_terminal_alone(gate, variables, is_coloured,
     ],
 )
 def test_an_outcome_is_coloured_where_it_stands_alone(line, coloured):
-    text = toned(line)
-    assert text.plain == line
-    assert [line[span.start : span.end] for span in text.spans] == coloured
+    shown = toned(line)
+    assert shown.plain == line
+    assert [line[span.start : span.end] for span in shown.spans] == coloured
 
 
 def test_the_screen_and_the_page_take_an_outcome_alike():
     assert {outcome: TONES[outcome] for outcome in OUTCOMES} == {outcome: tone(outcome) for outcome in OUTCOMES}
+
+
+# long tables
+
+
+@pytest.fixture(scope="module")
+def shipped():
+    return Inputs(RESULTS)
+
+
+@pytest.fixture(scope="module")
+def tables(shipped):
+    return all_tables(shipped)
+
+
+def printed(table, *options):
+    arguments = parse(["table", table.name, *options])
+    return _printed(_chosen(table, arguments), arguments)
+
+
+@pytest.mark.parametrize("more", [[], ["--all"], ["--format", "csv"], ["--column", "p"]])
+def test_a_screen_of_verdicts_has_the_end_results_and_files_every_number(more, shipped, tables, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "400")
+    out = printed(tables["verdicts"], *more)
+    every, ends = ({one.claim.id for one in group} for group in (shipped.judgement.verdicts, shipped.judgement.ends))
+    assert len(ends) < len(every) == len(tables["verdicts"].rows)
+    is_short = more in ([], ["--column", "p"])
+    names = {re.split("[ ,]", line)[0] for line in out.splitlines()}
+    assert names & every == (ends if is_short else every)
+    assert (f"{len(ends)} of {len(every)} rows (end results; " in out) == is_short
+
+
+def test_every_table_is_a_screen_and_all_shows_every_row(tables, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "100")
+    for name, table in tables.items():
+        out, whole = printed(table), printed(table, "--all")
+        assert out.count("\n") < LONGEST, name
+        assert max(map(cell_len, out.splitlines())) <= 100
+        assert whole == text(table)
+        said = " ".join(out.split())
+        assert "--all every row" in said or "--data-set NAME or all" in said or out == whole, name
+
+
+@pytest.mark.parametrize(("options", "rows"), [([], "mnist/"), (["--data-set", "letters"], "letters/")])
+def test_metrics_are_in_columns_digits_first(options, rows, tables, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "400")
+    lines = printed(tables["metrics"], *options).splitlines()
+    head = next(place for place, line in enumerate(lines) if line.startswith("metric "))
+    assert lines[head].split() == list(tables["metrics"].columns)
+    end = lines.index("", head)
+    assert {line.partition("/")[0] + "/" for line in lines[head + 2 : end]} == {rows}
+    assert end - head - 2 == sum(str(row[0]).startswith(rows) for row in tables["metrics"].rows)
+
+
+def test_a_row_is_chosen_by_its_text(tables, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "400")
+    pruning = tables["pruning"]
+    lines = printed(pruning, "--row", "mlp published ", "--all").splitlines()
+    assert sum(line.startswith("mlp ") for line in lines) == sum(
+        row[:2] == ["mlp", "published"] for row in pruning.rows
+    )
+    assert not any(line.startswith("linear_bbb ") for line in lines)
+    with pytest.raises(ConfigError, match="no row of table pruning has the text 'nonsense'; --all shows every row"):
+        printed(pruning, "--row", "nonsense")
+
+
+def long_table(names, **more):
+    rows = [[name, "same", name[-1], f"{place:_>40}"] for place, name in enumerate(names)]
+    remarks = [f"{names[0]}: first", f"{names[-1]}: last", "of all: stays"]
+    return Table("t", "T", "Caption.", ("name", "kind", "letter", "spare"), rows, remarks, **more)
+
+
+def test_a_page_has_the_users_rows_says_what_is_alike_and_leaves_out_remarks_on_other_rows(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "60")
+    names = [*(f"row{place}" for place in range(LONGEST)), "mine: z"]
+    main = long_table(names, main=lambda row: row[0] == "row1", main_says="some")
+    lines = page(main).splitlines()
+    assert lines[1].startswith(f"2 of {len(names)} rows (some). ")
+    assert "The same in all: kind same." in " ".join(lines[1:4])
+    assert [line.split()[0] for line in lines if line.startswith(("row", "mine"))] == ["row1", "mine:", "mine:"]
+    assert lines[-2:] == ["mine: z: last", "of all: stays"]
+    few = page(long_table(names, main=lambda row: row[0] == "", main_says="none")).splitlines()
+    assert len(few) > 4
+    assert few[-1] == "of all: stays"
+    shown = [line.split()[0] for line in page(long_table(names[:-1])).splitlines() if line.startswith("row")]
+    assert shown[:-1] == names[: len(shown) - 1]  # the last one is the remark on the first row
+    assert len(page(long_table(names[:-1])).splitlines()) == SCREEN
+    short = long_table(names[:5])
+    assert page(short) == text(short)
+
+
+def test_a_wide_column_gives_way_before_a_row_takes_two_lines(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "45")
+    table = long_table([f"row{place}" for place in range(LONGEST)], spare=("spare",))
+    lines = page(table).splitlines()
+    assert [line for line in lines if line.startswith("name")] == ["name   letter"]
+    assert 'Left out: "spare". --wide shows all columns.' in " ".join(" ".join(lines).split())
