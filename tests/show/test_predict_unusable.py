@@ -54,7 +54,7 @@ def test_what_cannot_be_read_is_one_line(content, reason, tmp_path):
         (np.zeros(784), r"has shape \(784,\) and numbers of float64; give .*\[H, W\]"),
         (np.zeros((28, 28, 2)), "has shape"),
         (np.zeros((0, 28)), "has shape"),
-        (np.full((28, 28), 255.0), "of bytes"),
+        (np.full((28, 28), 255.0), "of bytes or of 0 to 1"),
         (np.full((28, 28), np.nan), "of bytes"),
         (np.zeros((28, 28), int), "of bytes"),
         (Image.new("L", (0, 28)), "has 0 x 28 pixels"),

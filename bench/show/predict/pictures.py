@@ -46,10 +46,7 @@ KEPT = 0.2  # of a frame's pixels: what it encloses has at least so many
 SMALL = 0.04  # the digit's least share of what touches the edge: a scan's dark border is much larger
 SPECK = 0.03  # of the pixels of the largest piece: a piece with fewer is dirt
 APART, LARGE = 0.1, 0.25  # of a digit's size: the least gap to another; of the ink of the largest: another has so much
-ALLOWED = (
-    "give a PNG, JPEG or image of at most 50 million pixels, or an array [H, W], [H, W, 3] or [H, W, 4] of bytes or of "
-    "floats in [0, 1]"
-)
+ALLOWED = "a PNG, JPEG or image of at most 50 million pixels, or [H, W], [H, W, 3] or [H, W, 4] of bytes or of 0 to 1"
 
 Given = str | Path | Image.Image | NDArray[np.generic]
 """A path; an image of Pillow; or an array [H, W], [H, W, 3] or [H, W, 4] of bytes, or of numbers in [0, 1]."""
@@ -74,7 +71,7 @@ def normalise(given: Given, name: str = "picture") -> Normalised:
             colours = _opaque(_read(given))
     except Exception as error:  # a damaged file can raise anything in a decoder
         why = reason(error).replace(f" {name!r}", "")
-        raise UnusableImage(one_line(f"{name}: cannot be read: {why}; {ALLOWED}")) from error
+        raise UnusableImage(one_line(f"{name}: cannot be read: {why}; give {ALLOWED}")) from error
     try:
         ink, remarks = _ink(on_sheet(colours))
         return Normalised(name, in_box(ink), tuple(remarks), colours)
@@ -144,8 +141,9 @@ def _ink(colours: Floats) -> tuple[Floats, list[str]]:
 def _along_ink(colours: Floats) -> Floats:
     """Return how far each pixel [H, W] is from the paper, a surface of second degree, in the direction of the ink."""
     y, x = np.meshgrid(*(np.linspace(-1, 1, n, dtype=np.float32) for n in colours.shape[:2]), indexing="ij")
-    terms, step = np.stack([np.ones_like(y), y, x, y * y, y * x, x * x], axis=2), max(1, min(y.shape) // 64)
-    grid, sampled = terms[::step, ::step].reshape(-1, 6).astype(float), colours[::step, ::step].reshape(-1, 3)
+    terms = np.stack([np.ones_like(y), y, x, y * y, y * x, x * x], axis=2)
+    few = np.ix_(*(range(0, side, max(1, side // 64)) for side in y.shape))  # 64 to 127 rows and columns
+    grid, sampled = terms[few].reshape(-1, 6).astype(float), colours[few].reshape(-1, 3)
     # Least absolute deviations by reweighting: ink hardly moves the paper.
     weights = np.append([np.median(sampled, axis=0)], np.zeros((5, 3)), axis=0)
     for _ in range(ROUNDS):
