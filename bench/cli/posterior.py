@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import itertools
 import sys
 import time
 from collections.abc import Callable, Mapping
@@ -99,20 +100,21 @@ def _posterior(given: argparse.Namespace) -> int:
 
 def run_group(arguments: argparse.Namespace) -> int:
     """Train the methods of a task for `run --group posterior-TASK`, with the options of `run`; print the table."""
-    from bench.posterior.training import expected, train_all  # here: to show what is stored does not need it
+    from bench.cli.uci import refuse_others  # here: what is stored needs neither
+    from bench.posterior.training import expected, train_all
 
-    if arguments.approaches or arguments.recipe or arguments.protocol or arguments.device != "cpu":
-        raise ConfigError("--group posterior-TASK trains its own methods: give no approach, recipe, protocol or device")
+    refuse_others(arguments, "approaches", "approach_path", "seeds", "data_dir", "quiet")
     name = arguments.group.removeprefix("posterior-")
     column = Column.of(name, task_named(name), arguments.results, arguments.data_dir)
     tell = _nothing if arguments.quiet else say
-    seconds, unknown = expected(column, arguments.seeds)
+    seconds, unknown = expected(column, arguments.approaches, arguments.seeds)
     known = f"{duration(seconds)} of CPU expected" if seconds else "no time is known"
     tell(f"{name}: {known}" + (f"; without one: {'; '.join(unknown)}" if seconds and unknown else ""))
-    found = train_all(column, [], tell, arguments.seeds)
+    found = train_all(column, arguments.approaches, tell, arguments.seeds)
     print(text(_distances(column, warn)))
     done = {key for key, one in found.items() if not one.why}
-    return 0 if all((one, seed) in done for one in methods() for seed in arguments.seeds) else INCOMPLETE
+    wanted = itertools.product(arguments.approaches or methods(), arguments.seeds)
+    return 0 if done.issuperset(wanted) else INCOMPLETE
 
 
 def _column(name: str, given: argparse.Namespace) -> Column:

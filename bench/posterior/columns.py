@@ -100,6 +100,11 @@ def methods() -> dict[str, Method]:
     return read_toml(FILE, dict[str, Method], "methods of the columns", "restore it from the repository")
 
 
+def method_named(name: str) -> Method:
+    """Return a method of methods.toml; for another name, the approach of this name as it is, with 100 draws."""
+    return methods().get(name) or Method(title=name, approach=name, draws=100, values={}, choices={})
+
+
 @dataclass(frozen=True)
 class Column:
     """A task with its rows, its reference and the file of its trained methods."""
@@ -141,7 +146,6 @@ class Column:
 
     def stored(self, warn: Tell) -> dict[tuple[str, int], Trained]:
         """Return the trained methods of today's definitions by name and seed; `warn` is told of each damaged line."""
-        known = {HMC: self.definition()} | {name: self.definition(method) for name, method in methods().items()}
         found = {}
         for line in read_file(self.path, LARGEST).splitlines() if is_there(self.path) else []:
             try:
@@ -149,6 +153,6 @@ class Column:
             except StoreError as error:
                 warn(str(error))
                 continue
-            if known.get(one.method) == one.definition:
+            if one.definition == self.definition(None if one.method == HMC else method_named(one.method)):
                 found[one.method, one.seed] = one
         return found

@@ -25,8 +25,21 @@ from bench.measure.measuring import block_rows, categorical, draws_of
 from bench.measure.metrics.classification import accuracy
 from bench.measure.metrics.ood import auroc
 from bench.measure.metrics.uncertainty import entropy
-from bench.plan.registry import load_class
-from bench.posterior.columns import ACCURACY, AUROC, HMC, NLL, SCHEMA, Column, Method, Tell, Trained, Value, methods
+from bench.plan.registry import load_class, manifests
+from bench.posterior.columns import (
+    ACCURACY,
+    AUROC,
+    HMC,
+    NLL,
+    SCHEMA,
+    Column,
+    Method,
+    Tell,
+    Trained,
+    Value,
+    method_named,
+    methods,
+)
 from bench.posterior.compare import compared
 from bench.posterior.distance import Floats, log_mean
 from bench.posterior.reference import FOLDER, JOINT
@@ -41,21 +54,21 @@ def train_all(column: Column, names: list[str], tell: Tell, seeds: Sequence[int]
 
     Args:
         column: the task.
-        names: of the methods; [] for all.
+        names: of the methods, or of approaches; [] for all methods.
         tell: is told of each training, of what could not be trained, and of what could not be read.
         seeds: to train each method with.
 
     Raises:
-        ConfigError: an unknown method, or a weight of the KL that the rows do not allow.
+        ConfigError: an unknown name, or a weight of the KL that the rows do not allow.
         StoreError: the file cannot be written.
     """
-    known, found = methods(), column.stored(tell)
-    check_known("method", known, *names)
+    found = column.stored(tell)
+    check_known("method or approach", [*methods(), *manifests()], *names)
     if (HMC, 0) not in found:
         found[HMC, 0] = _line(column, None, HMC, {}, 0, partial(quality_of_reference, column))
         _write(column, found)
-    for name in names or known:
-        method, missing = known[name], [seed for seed in seeds if (name, seed) not in found]
+    for name in names or methods():
+        method, missing = method_named(name), [seed for seed in seeds if (name, seed) not in found]
         if not missing:
             continue
         try:
@@ -70,7 +83,7 @@ def train_all(column: Column, names: list[str], tell: Tell, seeds: Sequence[int]
     return found
 
 
-def expected(column: Column, seeds: Sequence[int]) -> tuple[float, list[str]]:
+def expected(column: Column, names: list[str], seeds: Sequence[int]) -> tuple[float, list[str]]:
     """Return the CPU seconds of what is missing, by the shipped trainings, and the titles of methods without one.
 
     A method whose choices are not made yet trains once more for each.
@@ -78,8 +91,8 @@ def expected(column: Column, seeds: Sequence[int]) -> tuple[float, list[str]]:
     found = column.stored(_nothing)
     shipped = dataclasses.replace(column, path=RESULTS / FOLDER / column.path.name).stored(_nothing)
     total, unknown = 0.0, []
-    for name, method in methods().items():
-        missing = sum((name, seed) not in found for seed in seeds)
+    for name in names or methods():
+        method, missing = method_named(name), sum((name, seed) not in found for seed in seeds)
         times = [one.seconds for source in (found, shipped) for (given, _), one in source.items() if given == name]
         n_choices = len(method.grid()) if _chosen_before(found, name) is None else 1
         if missing and times:

@@ -1,6 +1,7 @@
 """The methods of a task: what they are trained with, what held-out rows choose, what a kill or damage costs."""
 
 import dataclasses
+from functools import partial
 from types import SimpleNamespace
 
 import msgspec
@@ -32,14 +33,13 @@ def method(**changes):
 
 @pytest.fixture
 def column(tmp_path):
-    source = torch.Generator().manual_seed(0)
     rows = torch.arange(N)
-    split = Split("train", torch.rand(N, N_INPUTS, generator=source), rows % 10, rows)
+    split = Split("train", torch.rand(N, N_INPUTS, generator=torch.Generator().manual_seed(0)), rows % 10, rows)
     sets = {name: dataclasses.replace(split, name=name) for name in ("digits", "clothes")}
     probs = np.full((8, N, 10), 0.1, np.float16)
     reference = made({"digits": probs, "clothes": probs})
-    data = tasks.TaskData(split, sets)
-    return Column("digits", TASK, lambda: data, reference, tmp_path / "digits-methods.jsonl", 0.5)
+    path = tmp_path / "digits-methods.jsonl"
+    return Column("digits", TASK, partial(tasks.TaskData, split, sets), reference, path, 0.5)
 
 
 @pytest.fixture
@@ -204,9 +204,21 @@ def test_predictions_that_are_no_numbers_and_matrices_that_cannot_be_inverted_ha
 
 def test_the_time_of_what_is_missing_comes_from_what_was_trained(column, trainings, monkeypatch, tmp_path):
     monkeypatch.setattr(training, "RESULTS", tmp_path / "shipped")
-    assert training.expected(column, range(2)) == (0.0, ["one", "two"])
+    assert training.expected(column, [], range(2)) == (0.0, ["one", "two"])
     first = training.train_all(column, ["one"], lambda text: None, [0])["one", 0]
-    assert training.expected(column, range(3)) == (close(2 * first.seconds), ["two"])
+    assert training.expected(column, [], range(3)) == (close(2 * first.seconds), ["two"])
+
+
+def test_an_approach_of_ones_own_is_a_row_by_its_name(column, trainings, monkeypatch):
+    monkeypatch.setattr(training, "manifests", lambda: ["mine"])
+    monkeypatch.setattr(training, "measured", lambda *given: {"digits/total variation": 0.5, "digits/nll": 1.0})
+    found = training.train_all(column, ["mine"], lambda text: None, range(2))
+    assert column.stored(lambda text: None) == found
+    assert {name for name, _ in found} == {"hmc", "mine"}
+    assert columns_table(column, columns.methods(), found).texts()[0][0] == "mine"
+    assert tables.means(column)["mine"]["digits/nll"] == 1.0
+    with pytest.raises(ConfigError, match="plane"):
+        training.train_all(column, ["plane"], lambda text: None, range(2))
 
 
 def test_another_reference_trains_again(column, trainings):
@@ -215,16 +227,6 @@ def test_another_reference_trains_again(column, trainings):
         column, reference=made({"digits": np.full((8, N, 10), 0.1, np.float16) + np.float16(0.01)})
     )
     assert other.stored(lambda text: None) == {}
-
-
-def test_an_unknown_method_is_one_line(column):
-    with pytest.raises(ConfigError, match="plane"):
-        training.train_all(column, ["plane"], lambda text: None, range(2))
-
-
-def test_a_prior_by_layer_is_refused(tmp_path):
-    with pytest.raises(ConfigError, match="no single prior for all weights"):
-        Column.of("mnist14-layers", tasks.all_tasks()["mnist14-layers"], tmp_path, None)
 
 
 def test_metrics_are_those_of_the_mean_prediction(column):
@@ -286,11 +288,15 @@ def test_figures_are_drawn_of_stored_columns_and_cold_chains(column, trainings, 
     cold.write_text("temperature,chain,nll,auroc_clothes\n1.0,0,.3,.9\n0.1,0,.2,.8\n")
     monkeypatch.setattr(figures, "stored_columns", lambda results: [column])
     monkeypatch.setattr(figures, "COLD", cold)
+    monkeypatch.setattr(tables, "COLD", cold)
     found = {figure.name: figure for figure in figures.make(SimpleNamespace(store=SimpleNamespace(root=tmp_path)))}
     assert found.keys() == {"posterior-digits", "posterior-cold"}
+    with cold.open("a") as file:
+        file.write("0.1,1,.4,.6\n1.0,1,.3,.9\n")  # T = .1: .2 and .4, whose sd is .2 / sqrt(2)
+    assert tables.cold_answer().endswith("T = 0.1: 0.3000 +- 0.1414 and 0.7000 +- 0.1414.")
     with style():
         above, below = found["posterior-digits"].draw().axes
         left, _ = found["posterior-cold"].draw().axes
     assert {one.get_text() for one in above.texts} == {"one", "two"}
     assert [axes.lines[-1].get_ydata()[0] for axes in (above, below)] == [close(np.log(10)), 0.5]  # HMC's own
-    assert left.lines[0].get_ydata().tolist() == [0.2, 0.3]
+    assert left.lines[0].get_ydata().tolist() == close([0.3, 0.3])

@@ -157,3 +157,8 @@ def test_methods_are_known_approaches_and_every_task_with_one_prior_has_a_group(
     assert main(["run", "--group", "posterior"]) == USAGE
     names = set(re.findall(r"'posterior-(.*?)'", capsys.readouterr().err))
     assert names == {name for name, one in tasks.all_tasks().items() if len({*one.weight_sds, *one.bias_sds}) == 1}
+
+
+def test_a_prior_by_layer_is_refused(tmp_path):
+    with pytest.raises(ConfigError, match="no single prior for all weights"):
+        columns.Column.of("mnist14-layers", tasks.all_tasks()["mnist14-layers"], tmp_path, None)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import math
 from collections.abc import Iterator
 from functools import partial
@@ -11,12 +10,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bench.core.project import RESULTS
 from bench.posterior.columns import AUROC, NLL, quality_of_hmc, stored_columns
 from bench.posterior.reference import (
     ACCEPTED,
     ALL,
-    FOLDER,
     LEAST_ESS,
     LEVELS,
     MOST_RHAT,
@@ -28,9 +25,8 @@ from bench.posterior.tasks import DIGITS
 from bench.show.figures.figure import LECTURE, Figure, spread
 from bench.show.figures.style import COLOURS, INK, LINES, MARKERS, REPORTED, SMALL, WIDTH, Axes, Drawing, canvas
 from bench.show.inputs import Inputs
-from bench.show.tables.columns import means
+from bench.show.tables.columns import COLD, cold_rows, means
 
-COLD = RESULTS / FOLDER / "cold.csv"  # of `python -m benchmarks.posterior cold`
 QUALITIES = {f"{DIGITS}/{NLL}": "NLL of digits [nats]", f"clothes/{AUROC}": "AUROC: clothes or digits?"}
 LINE = 0.045  # height of a name, as a share of the axis
 
@@ -114,12 +110,6 @@ def _names(axes: Axes, points: list[Point]) -> None:
         axes.yaxis.set_major_formatter("{x:g}")
         axes.yaxis.set_minor_formatter("{x:g}")
     axes.set_xlim(0, right / 1.04)
-
-
-def cold_rows() -> list[dict[str, float]]:
-    """Return the rows of the file of cold posteriors."""
-    with COLD.open() as file:
-        return [{name: float(value) for name, value in row.items()} for row in csv.DictReader(file)]
 
 
 COLD_PANELS = {"nll": "NLL of digits [nats]", "auroc_clothes": "AUROC: clothes or digits?"}

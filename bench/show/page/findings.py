@@ -17,7 +17,7 @@ from bench.show.page.worth import NOT_MEASURED, with_verb, worth
 from bench.show.sentences import MISSING, all_filled
 from bench.show.tables.blundell2015 import noise_left, worth_of_choices
 from bench.show.tables.blundell2015_answer import can_it_be_reproduced, in_one_line
-from bench.show.tables.columns import columns_answer
+from bench.show.tables.columns import COLD, cold_answer, columns_answer
 from bench.show.tables.methods_answer import methods_answer
 from bench.show.tables.uci import uci_answer
 
@@ -137,6 +137,7 @@ def sentences(inputs: Inputs) -> dict[str, str]:
     }
     columns = {f"posterior-{one.name}": as_list(columns_answer(one)) for one in stored_columns(inputs.store.root)}
     answers = {"methods": as_list(methods_answer(inputs)), "uci": as_list(uci_answer(inputs.store.root))}
+    columns["posterior-cold"] = cold_answer() if COLD.is_file() else MISSING
     return {**all_filled(inputs), **found, **columns, **answers, **paper}
 
 

@@ -2,22 +2,36 @@
 
 from __future__ import annotations
 
+import csv
 import math
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from statistics import fmean
+from statistics import fmean, stdev
 
 from scipy.stats import kendalltau
 
+from bench.core.project import RESULTS
 from bench.core.text import THREE, listed
 from bench.judge.samples import MissingValue, Samples
 from bench.judge.stats.places import Rank, places
-from bench.posterior.columns import AUROC, HMC, NLL, Column, Method, Trained, methods, quality_of_hmc, stored_columns
+from bench.posterior.columns import (
+    AUROC,
+    HMC,
+    NLL,
+    Column,
+    Method,
+    Trained,
+    method_named,
+    methods,
+    quality_of_hmc,
+    stored_columns,
+)
 from bench.posterior.compare import TIMES_FLOOR
-from bench.posterior.reference import JOINT, TOTAL_VARIATION, refusals
+from bench.posterior.reference import FOLDER, JOINT, TOTAL_VARIATION, refusals
 from bench.posterior.tasks import DIGITS, SETS
 from bench.show.table import Entry, Measured, Missing, Number, Table
 
+COLD = RESULTS / FOLDER / "cold.csv"  # of `python -m benchmarks.posterior cold`
 RANKED = f"{DIGITS}/{TOTAL_VARIATION}"
 NEAR, NOT_RANKED = "at the floor", "-"
 EXPLANATION = (
@@ -43,7 +57,8 @@ def columns_table(column: Column, known: Mapping[str, Method], found: Mapping[tu
     ranked = {} if refused else places(far, is_higher_better=False)
     order = sorted(trained, key=lambda name: _mean(numbers[name][RANKED]))
     rows: list[list[Entry]] = [
-        [known[name].title, _place(name, near, ranked), *(_entry(numbers[name][key]) for key in keys)] for name in order
+        [method_named(name).title, _place(name, near, ranked), *(_entry(numbers[name][key]) for key in keys)]
+        for name in order
     ]
     hmc = quality_of_hmc(column)
     rows.append(_of_reference(sets, floor, [hmc.get(key) for key in keys[len(sets) :]]))
@@ -70,10 +85,11 @@ def stored_tables(results: Path) -> Iterator[Table]:
 
 def means(column: Column) -> dict[str, dict[str, float]]:
     """Return the mean over training seeds of each number of each trained method, by title."""
-    found, known = column.stored(lambda _: None), methods()
-    by_name = {name: [one.metrics for (given, _), one in found.items() if given == name] for name in known}
+    found = column.stored(lambda _: None)
+    names = dict.fromkeys(name for name, _ in found if name != HMC)
+    by_name = {name: [one.metrics for (given, _), one in found.items() if given == name] for name in names}
     return {
-        known[name].title: {key: fmean(one[key] for one in every if key in one) for key in every[0]}
+        method_named(name).title: {key: fmean(one[key] for one in every if key in one) for key in every[0]}
         for name, every in by_name.items()
         if every and every[0]
     }
@@ -98,6 +114,27 @@ def columns_answer(column: Column) -> list[str]:
             f"(Kendall's tau {tau.statistic:.2f}, p {tau.pvalue:.2g})."
         )
     return [first, *points, *_beside(column, found)]
+
+
+def cold_answer() -> str:
+    """Say how well posteriors predict that are colder than the reference of the digits task."""
+    rows = cold_rows()
+    temperatures = list(dict.fromkeys(row["temperature"] for row in rows))
+    told = []
+    for one in temperatures:
+        nll, detected = ([row[key] for row in rows if row["temperature"] == one] for key in ("nll", "auroc_clothes"))
+        told.append(f"T = {one:g}: {_spread(nll)} and {_spread(detected)}")
+    return f"NLL of digits and AUROC of clothes, mean +- sd over chains: {'; '.join(told)}."
+
+
+def _spread(values: list[float]) -> str:
+    return f"{fmean(values):.4f} +- {stdev(values):.4f}"
+
+
+def cold_rows() -> list[dict[str, float]]:
+    """Return the rows of the file of cold posteriors."""
+    with COLD.open() as file:
+        return [{name: float(value) for name, value in row.items()} for row in csv.DictReader(file)]
 
 
 def _beside(column: Column, found: list[tuple[str, dict[str, float]]]) -> list[str]:
