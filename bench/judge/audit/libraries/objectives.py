@@ -23,7 +23,7 @@ from bench.judge.audit.libraries import library
 from bench.judge.audit.libraries.audited import LibraryAudit, ObjectiveAudit
 from bench.judge.audit.libraries.examples import BATCH, N_TRAIN, ROWS, Example
 from bench.judge.audit.libraries.foreign_audits import FOREIGN, audit_foreign
-from bench.judge.audit.libraries.objectives_more import MORE
+from bench.judge.audit.libraries.objectives_more import MORE, TorchObjective, summed_nll
 from bench.judge.audit.libraries.setting import SIZES, batches, network, seeded
 from elbo_audit.factors import Factor
 from elbo_audit.findings import ElboReport
@@ -109,11 +109,7 @@ def torch_uncertainty(corrected: bool) -> ElboReport:
 
 def _audit(model: nn.Module, loss: Loss, passes: int, batch_size: int = BATCH) -> ElboReport:
     """Audit a loss that is a mean over rows and over passes of the model."""
-
-    def nll(x: Tensor, y: Tensor) -> Tensor:
-        return torch.stack([functional.cross_entropy(model(x), y, reduction="sum") for _ in range(passes)]).mean()
-
-    return audit_torch(loss, model.named_parameters(), batches(batch_size), N_TRAIN, nll=nll)
+    return TorchObjective(model, loss, partial(summed_nll, model, passes=passes), batch_size).audit()
 
 
 def posteriors(corrected: bool) -> ElboReport:

@@ -24,9 +24,7 @@ from elbo_audit.torch_audits import audit_torch
 from elbo_audit.torch_objective import Loss
 
 MONTE_CARLO = 3  # draws in a step of bayesnn, whose README has 50: the KL is the same, and the audit is quicker
-NOISE = (
-    0.01  # variance of the rows in the objective that we put in the place of fastbnns's; any positive number would do
-)
+NOISE = 0.01  # variance of the rows in the objective in the place of fastbnns's; any positive number would do
 
 
 @dataclass(frozen=True)
@@ -54,7 +52,7 @@ def torchbayesian(corrected: bool) -> TorchObjective:
         kl: Tensor = model.kl_divergence() / N_TRAIN if corrected else 0.1 * model.kl_divergence(reduction="mean")
         return functional.cross_entropy(model(x), y) + kl
 
-    return TorchObjective(model, loss, partial(_nll, model), batch_size=64)
+    return TorchObjective(model, loss, partial(summed_nll, model), batch_size=64)
 
 
 def fastbnns(corrected: bool) -> TorchObjective:
@@ -123,7 +121,7 @@ def bnn_pytorch(corrected: bool, passes: int = 1) -> TorchObjective:
         value: Tensor = model.get_kl_div() / passes
         return value
 
-    return TorchObjective(model, loss, partial(_nll, model, passes=passes), kl=kl)
+    return TorchObjective(model, loss, partial(summed_nll, model, passes=passes), kl=kl)
 
 
 def bayesnn(corrected: bool) -> TorchObjective:
@@ -170,7 +168,7 @@ def bayes_regression(corrected: bool, passes: int = 3) -> TorchObjective:
         value: Tensor = model.kl_divergence()
         return value
 
-    return TorchObjective(model, loss, partial(_nll, model, passes=passes), batch_size=64, kl=kl)
+    return TorchObjective(model, loss, partial(summed_nll, model, passes=passes), batch_size=64, kl=kl)
 
 
 def lightning_uq_box(corrected: bool, passes: int) -> TorchObjective:
@@ -194,14 +192,14 @@ def lightning_uq_box(corrected: bool, passes: int) -> TorchObjective:
         value: Tensor = one.compute_elbo_loss(x, y)[0]
         return value
 
-    return TorchObjective(one.model, loss, partial(_nll, one.model, passes=passes))
+    return TorchObjective(one.model, loss, partial(summed_nll, one.model, passes=passes))
 
 
 def _summed_kl(mean: Tensor, std: Tensor, prior_mean: Tensor, prior_std: Tensor) -> Tensor:
     return kl_divergence(Normal(mean, std), Normal(prior_mean, prior_std)).sum()
 
 
-def _nll(model: nn.Module, x: Tensor, y: Tensor, passes: int = 1) -> Tensor:
+def summed_nll(model: nn.Module, x: Tensor, y: Tensor, passes: int = 1) -> Tensor:
     """Return the cross-entropy summed over rows, its mean over passes."""
     return torch.stack([functional.cross_entropy(model(x), y, reduction="sum") for _ in range(passes)]).mean()
 
