@@ -31,22 +31,22 @@ BLOCK = 4 * LANES
 SERIAL_BELOW = 2**14  # numbers of a loop; for fewer, waking a second thread costs more than the loop
 
 # The compiler may add in any order and fuse products with additions, but must respect NaN and infinity.
-_FAST = {"reassoc", "contract", "arcp", "nsz"}
+FAST = {"reassoc", "contract", "arcp", "nsz"}
 
 
 def inline(function: Callable[..., Any]) -> Any:
     """Compile a function into each loop that calls it."""
-    return numba.njit(inline="always", error_model="numpy", fastmath=_FAST)(function)
+    return numba.njit(inline="always", error_model="numpy", fastmath=FAST)(function)
 
 
 def inner(function: Callable[..., Any]) -> Any:
     """Compile the loop over one block as a separate function: with few arrays, LLVM can vectorise the loop."""
-    return numba.njit(error_model="numpy", fastmath=_FAST)(function)
+    return numba.njit(error_model="numpy", fastmath=FAST)(function)
 
 
 def _cached(function: Callable[..., Any], **options: bool) -> Any:
     """Compile a function with a cache on disk: a temporary one if no other place can be written."""
-    compiled = numba.njit(error_model="numpy", fastmath=_FAST, **options)
+    compiled = numba.njit(error_model="numpy", fastmath=FAST, **options)
     try:
         compiled(function).enable_caching()
     except RuntimeError:  # neither the function's folder nor the user's cache

@@ -11,12 +11,16 @@ from __future__ import annotations
 
 import math
 
+import numba
 import numpy as np
 from numba import float32, float64, int32
 
-from bench.core.noise_loops import inline, inner, log32, unlocked
+from bench.core.noise_loops import FAST, inline, log32, unlocked
 
 LANES = 512  # rows of a block: its arrays of 10 outputs stay in the first-level cache
+# A loop over a block is a function, so that LLVM can vectorise it, and inlined into the loop that calls it. If called,
+# it would add in another order when numba compiles both than when it reads them from its cache.
+inner = numba.njit(error_model="numpy", fastmath=FAST, forceinline=True)
 
 
 @inline

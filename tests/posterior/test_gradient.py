@@ -1,5 +1,9 @@
 """The posterior's energy and gradient: plain PyTorch against SciPy's densities, compiled passes against plain ones."""
 
+import os
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 import torch
@@ -227,3 +231,25 @@ def test_compiled_passes_give_the_plain_energy_and_gradient(network, n_rows, see
     bounds = Bounds(network, x, y, z.double())
     assert_within(energy, plain[0], bounds.energy)
     assert_within(gradient, plain[1], bounds.gradient)
+
+
+BITS = """
+import hashlib, torch
+from bench.posterior.gradient import Target
+from bench.posterior.network import Network
+x, z = torch.randn(1000, 5, generator=torch.Generator().manual_seed(0)), torch.linspace(-1, 1, 75)[None]
+energy, gradient = Target(Network(5, 8, 3), x, torch.arange(1000) % 3).energy_and_gradient(z)
+print(hashlib.sha256(energy.numpy().tobytes() + gradient.numpy().tobytes()).hexdigest())
+"""
+
+
+def test_passes_that_are_compiled_now_or_read_from_the_cache_give_the_same_bits(tmp_path):
+    """Else a sampling that goes on after a kill would not get the bits of one that was not ended."""
+
+    def bits():
+        environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)}
+        return subprocess.run([sys.executable, "-c", BITS], capture_output=True, text=True, check=True, env=environment)
+
+    first = bits().stdout
+    assert list(tmp_path.rglob("passes._classify*"))
+    assert bits().stdout == first
