@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from bench.core.text import counted, listed
 from bench.judge.comparison import CANNOT_TELL, CONFIRMED, CONTRADICTED
 from bench.judge.stats.papers import PAPER
-from bench.posterior.columns import stored_columns
 from bench.show.figures import forest as end_results_figure
 from bench.show.figures.changes import MISTAKES
 from bench.show.inputs import Inputs
@@ -17,7 +16,6 @@ from bench.show.page.worth import NOT_MEASURED, with_verb, worth
 from bench.show.sentences import MISSING, all_filled
 from bench.show.tables.blundell2015 import noise_left, worth_of_choices
 from bench.show.tables.blundell2015_answer import can_it_be_reproduced, in_one_line
-from bench.show.tables.columns import COLD, cold_answer, columns_answer
 from bench.show.tables.methods_answer import methods_answer
 from bench.show.tables.uci import uci_answer
 
@@ -128,6 +126,9 @@ FINDINGS = (
 
 def sentences(inputs: Inputs) -> dict[str, str]:
     """Return the sentences by name: of every finding, of the paper of 2015 and of the UCI table."""
+    from bench.posterior.columns import stored_columns  # here: it imports PyTorch, which the page does not need
+    from bench.show.tables.columns import COLD, cold_answer, columns_answer
+
     found = {finding.name: finding.answer(inputs) for finding in FINDINGS}
     paper = {
         PAPER: as_list(can_it_be_reproduced(inputs.paper)),
