@@ -20,7 +20,7 @@ from bench.core.errors import ConfigError, StoreError
 from bench.core.files import is_there, read_file
 from bench.core.records import Provenance
 from bench.core.toml import Text, TomlTable, read_toml
-from bench.posterior.reference import FOLDER, Reference, find, folder_of
+from bench.posterior.reference import FOLDER, Reference, find
 from bench.posterior.tasks import Task, TaskData, all_tasks, load
 
 FILE = Path(__file__).with_name("methods.toml")
@@ -85,13 +85,12 @@ def quality_of_hmc(column: Column) -> Mapping[str, float]:
     return found[HMC, 0].metrics if (HMC, 0) in found else {}
 
 
-def stored_columns(results: Path | None) -> list[Column]:
-    """Return the columns of the tasks with trained methods: those of a results folder (None: ./results), or ours."""
+def stored_columns(results: Path) -> list[Column]:
+    """Return the columns of the tasks that have trained methods in a results folder."""
     found = []
     for name, task in all_tasks().items():
-        file = f"{name}-methods.jsonl"
-        if is_there((folder := folder_of(file, results)) / file):
-            found.append(Column.of(name, task, folder.parent, None))
+        if is_there(results / FOLDER / f"{name}-methods.jsonl"):
+            found.append(Column.of(name, task, results, None))
     return found
 
 

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from bench.core.project import RESULTS
 from bench.posterior.columns import AUROC, NLL, quality_of_hmc, stored_columns
 from bench.posterior.reference import (
     ACCEPTED,
@@ -66,7 +67,7 @@ def make(inputs: Inputs) -> Iterator[Figure]:
             LECTURE,
             partial(_draw_worth, panels, floors, [own.get(key) for key in QUALITIES]),
         )
-    if COLD.is_file():
+    if inputs.store.root == RESULTS and COLD.is_file():
         caption = (
             "scikit-learn's digits, 1,000 rows, 64-50-10, prior sd 1: HMC on the posterior to the power 1/T; a point "
             "is a chain of 1,000 draws."

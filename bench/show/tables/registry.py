@@ -77,6 +77,8 @@ def _audits(inputs: Inputs) -> Iterable[Table]:
 
 
 def _columns(inputs: Inputs) -> Iterable[Table]:
+    if not list((inputs.store.root / "posterior").glob("*-methods.jsonl")):
+        return []
     from bench.show.tables.columns import stored_tables  # here: few tables need PyTorch
 
     return stored_tables(inputs.store.root)
