@@ -29,6 +29,9 @@ SHIPPED = (
     "results/derived_metrics/*.jsonl",
     "results/posterior/*.json",
     "results/posterior/*.npz",
+    "results/posterior/*.jsonl",
+    "results/posterior/*.csv",
+    "results/uci/*.csv",
 )
 
 

@@ -2,6 +2,7 @@
 
 import dataclasses
 from functools import partial
+from importlib.util import find_spec
 from types import SimpleNamespace
 
 import msgspec
@@ -70,6 +71,7 @@ def test_a_method_trains_the_tasks_network_under_its_prior(column):
         torch.testing.assert_close(moved, -1e-3 * gradient.sign()[gradient.abs() > 1e-4], rtol=1e-4, atol=1.2e-7)
 
 
+@pytest.mark.skipif(find_spec("laplace") is None, reason="laplace-torch is not installed")
 @pytest.mark.parametrize("weights", ["last_layer", "all"])
 def test_laplace_keeps_the_tasks_prior(column, weights):
     given = method(approach="laplace", values={"batch_size": N, "weights": weights})
@@ -284,9 +286,7 @@ def test_figures_are_drawn_of_stored_columns_and_cold_chains(column, trainings, 
     monkeypatch.setattr(figures, "stored_columns", lambda results: [column])
     monkeypatch.setattr(figures, "COLD", cold)
     monkeypatch.setattr(tables, "COLD", cold)
-    found = {
-        figure.name: figure for figure in figures.make(SimpleNamespace(store=SimpleNamespace(root=figures.RESULTS)))
-    }
+    found = {figure.name: figure for figure in figures.make(SimpleNamespace(store=SimpleNamespace(root=tmp_path)))}
     assert found.keys() == {"posterior-digits", "posterior-cold"}
     with cold.open("a") as file:
         file.write("0.1,1,.4,.6\n1.0,1,.3,.9\n")  # T = .1: .2 and .4, whose sd is .2 / sqrt(2)

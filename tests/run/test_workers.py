@@ -16,7 +16,7 @@ from bench.cli.main import main
 from bench.core.errors import ConfigError
 from bench.core.reasons import in_words
 from bench.core.store import Store
-from bench.judge.gate import fresh
+from bench.judge.gate import baseline
 from bench.judge.gate.config import GATE, load_gate
 from bench.plan.costs import time_for
 from bench.plan.trained_runs import Selection, trained_runs
@@ -158,9 +158,9 @@ def test_a_gate_of_several_workers_shares_the_cores(monkeypatch, tmp_path):
     def note(chosen, store, options, watcher, executor):
         calls.append((executor.width(), options.threads))
 
-    monkeypatch.setattr(fresh, "run", note)
+    monkeypatch.setattr(baseline, "run", note)
     monkeypatch.setattr("torch.get_num_threads", lambda: 2)
-    fresh.run_fresh(load_gate(GATE), tmp_path, None, Recorder(), workers=2)
+    baseline.run_fresh(load_gate(GATE), tmp_path, None, Recorder(), workers=2)
     assert calls == [(2, 1)]
 
 

@@ -9,8 +9,8 @@ from statistics import fmean
 from typing import NamedTuple
 
 import numpy as np
+from matplotlib.ticker import LogLocator
 
-from bench.core.project import RESULTS
 from bench.posterior.columns import AUROC, NLL, quality_of_hmc, stored_columns
 from bench.posterior.reference import (
     ACCEPTED,
@@ -29,7 +29,7 @@ from bench.show.inputs import Inputs
 from bench.show.tables.columns import COLD, cold_rows, means
 
 QUALITIES = {f"{DIGITS}/{NLL}": "NLL of digits [nats]", f"clothes/{AUROC}": "AUROC: clothes or digits?"}
-LINE = 0.045  # height of a name, as a share of the axis
+LINE = 0.036  # height of a name, as a share of the axis
 
 
 class Point(NamedTuple):
@@ -67,7 +67,7 @@ def make(inputs: Inputs) -> Iterator[Figure]:
             LECTURE,
             partial(_draw_worth, panels, floors, [own.get(key) for key in QUALITIES]),
         )
-    if inputs.store.root == RESULTS and COLD.is_file():
+    if COLD.is_relative_to(inputs.store.root.resolve()) and COLD.is_file():
         caption = (
             "scikit-learn's digits, 1,000 rows, 64-50-10, prior sd 1: HMC on the posterior to the power 1/T; a point "
             "is a chain of 1,000 draws."
@@ -76,13 +76,13 @@ def make(inputs: Inputs) -> Iterator[Figure]:
 
 
 def _draw_worth(panels: dict[str, list[Point]], floors: list[float], own: list[float | None]) -> Drawing:
-    drawing = canvas(WIDTH, 6.4)
+    drawing = canvas(WIDTH, 8.0)
     every = zip(drawing.subplots(len(panels), 1), panels.items(), floors, own, strict=True)
     for axes, (label, points), floor, hmc in every:
         _names(axes, points)
         if hmc is not None:
             axes.axhline(hmc, color=REPORTED, linestyle="--", linewidth=0.9)
-        axes.axvspan(0, floor, color=REPORTED, alpha=0.2, linewidth=0)
+        axes.axvspan(0.001, floor, color=REPORTED, alpha=0.2, linewidth=0)
         axes.set(xlabel="total variation to the posterior", ylabel=label)
     return drawing
 
@@ -92,14 +92,14 @@ def _names(axes: Axes, points: list[Point]) -> None:
     is_loss = max(point.quality for point in points) > 1
     heights = [math.log(point.quality) if is_loss else point.quality for point in points]
     places = spread(heights, LINE * (max(heights) - min(heights) or 1.0))
-    right = max(point.distance for point in points) * 1.08
+    left, right = (pick(point.distance for point in points) for pick in (min, max))
     for point, height in zip(points, places, strict=True):
         y = math.exp(height) if is_loss else height
         axes.plot(point.distance, point.quality, "o", color=COLOURS[0], markersize=4)
         axes.annotate(
             point.name,
             (point.distance, point.quality),
-            (right, y),
+            (right * 1.3, y),
             arrowprops={"arrowstyle": "-", "color": REPORTED, "linewidth": 0.4},
             fontsize=SMALL,
             color=INK,
@@ -108,9 +108,11 @@ def _names(axes: Axes, points: list[Point]) -> None:
         )
     if is_loss:
         axes.set_yscale("log")
-        axes.yaxis.set_major_formatter("{x:g}")
-        axes.yaxis.set_minor_formatter("{x:g}")
-    axes.set_xlim(0, right / 1.04)
+    axes.set(xscale="log", xlim=(left / 5, right * 1.2))
+    for axis in (axes.xaxis, axes.yaxis) if is_loss else (axes.xaxis,):
+        axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        axis.set_major_formatter("{x:g}")
+    axes.minorticks_off()
 
 
 COLD_PANELS = {"nll": "NLL of digits [nats]", "auroc_clothes": "AUROC: clothes or digits?"}

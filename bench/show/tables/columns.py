@@ -127,6 +127,19 @@ def cold_answer() -> str:
     return f"NLL of digits and AUROC of clothes, mean +- sd over chains: {'; '.join(told)}."
 
 
+def in_short(column: Column) -> str:
+    """Say in two sentences how far the methods are from the posterior, for the first page."""
+    found = sorted((one[RANKED], title) for title, one in means(column).items())
+    floor = column.reference.floor[DIGITS][TOTAL_VARIATION]
+    near = sum(distance <= TIMES_FLOOR * floor for distance, _ in found)
+    told = [f"{title} {distance:.3f}" for distance, title in found]
+    return (
+        f"**How Bayesian is it?** Where the true posterior can be computed ({column.task.title}), {near or 'none'} of "
+        f"{len(found)} methods predicts as it does. Total variation to it, on digits: {'; '.join(told[:3])}; the "
+        f"farthest, {told[-1]}; between chains {floor:.3f}. [What nearness is worth](docs/posterior.md)"
+    )
+
+
 def _spread(values: list[float]) -> str:
     return f"{fmean(values):.4f} +- {stdev(values):.4f}"
 
