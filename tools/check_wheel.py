@@ -34,7 +34,7 @@ COMMANDS = (
     "table calibration --results R --profile smoke --only mine",
     "ablation mlp",
     "predict three.png",
-    "predict three.png --recipe corrected --rule strict --figure answers.png",
+    "predict three.png --recipe corrected --figure answers.png",
     "figures --list",
     "figures mistakes",
     "report",
