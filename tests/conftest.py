@@ -26,14 +26,14 @@ os.fsync = lambda handle: None
 
 
 read_all = Store.all_records
-shipped = functools.cache(lambda root, without: read_all(Store(root), without))
+read_shipped = functools.cache(lambda root, without: read_all(Store(root), without))
 
 
 def all_records(store, without=()):
     """Return records and problems as the store does; of a folder that comes with the suite, those read before."""
     root = store.root.resolve()
     is_shipped = root.is_relative_to(RESULTS)
-    return tuple(map(list, shipped(root, frozenset(without)))) if is_shipped else read_all(store, without)
+    return tuple(map(list, read_shipped(root, frozenset(without)))) if is_shipped else read_all(store, without)
 
 
 Store.all_records = all_records
@@ -72,3 +72,19 @@ def short_intervals(monkeypatch):
         return whole(layout, flat, x, y, min(n_steps, 5), rate)
 
     monkeypatch.setattr(implementations.toy_mlp, "descend", descend)
+
+
+@pytest.fixture(scope="session")
+def shipped():
+    """Return the records that come with the suite; shared by the tests, because their verdicts take seconds."""
+    from bench.show.inputs import Inputs
+
+    return Inputs(RESULTS)
+
+
+@pytest.fixture(scope="session")
+def tables(shipped):
+    """Return every table of the records that come with the suite, by name."""
+    from bench.show.tables.registry import all_tables
+
+    return all_tables(shipped)

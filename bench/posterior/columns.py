@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cache, cached_property, partial
 from pathlib import Path
 
 import msgspec
@@ -94,7 +94,8 @@ def stored_columns(results: Path) -> list[Column]:
     return found
 
 
-def methods() -> dict[str, Method]:
+@cache
+def methods() -> Mapping[str, Method]:
     """Return the methods by name; raises ConfigError if methods.toml cannot be used."""
     return read_toml(FILE, dict[str, Method], "methods of the columns", "restore it from the repository")
 
@@ -146,12 +147,13 @@ class Column:
     def stored(self, warn: Tell) -> dict[tuple[str, int], Trained]:
         """Return the trained methods of today's definitions by name and seed; `warn` is told of each damaged line."""
         found = {}
+        definition = cache(lambda name: self.definition(None if name == HMC else method_named(name)))
         for line in read_file(self.path, LARGEST).splitlines() if is_there(self.path) else []:
             try:
                 one = unseal(line, Trained, f"a line of {self.path}", SCHEMA, "it is trained again")
             except StoreError as error:
                 warn(str(error))
                 continue
-            if one.definition == self.definition(None if one.method == HMC else method_named(one.method)):
+            if one.definition == definition(one.method):
                 found[one.method, one.seed] = one
         return found

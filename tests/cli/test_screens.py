@@ -16,12 +16,9 @@ from bench.cli.main import main, parse
 from bench.cli.table import _chosen, _printed
 from bench.cli.waiting import Line, doing, watched
 from bench.core.errors import ConfigError
-from bench.core.project import RESULTS
 from bench.judge.stats.rule import OUTCOMES
-from bench.show.inputs import Inputs
 from bench.show.outcomes import tone
 from bench.show.table import Table
-from bench.show.tables.registry import all_tables
 from bench.show.terminal import LONGEST, SCREEN, TONES, page, text, toned
 from tests.gate_folders import folders, fresh_folder
 
@@ -187,16 +184,6 @@ def test_the_screen_and_the_page_take_an_outcome_alike():
 
 
 # long tables
-
-
-@pytest.fixture(scope="module")
-def shipped():
-    return Inputs(RESULTS)
-
-
-@pytest.fixture(scope="module")
-def tables(shipped):
-    return all_tables(shipped)
 
 
 def printed(table, *options):

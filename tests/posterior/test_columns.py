@@ -23,8 +23,7 @@ from tests.close import close
 from tests.posterior.test_reference import made
 
 TASK = msgspec.structs.replace(tasks.all_tasks()["digits"], n_hidden=4)
-N, N_INPUTS = 30, 6
-CLOTHES = "clothes/auroc predictive entropy"
+N, N_INPUTS, CLOTHES = 30, 6, "clothes/auroc predictive entropy"
 PLAIN = {"title": "one", "approach": "deep_ensemble", "draws": 0, "values": {"members": 1, "batch_size": N}}
 
 
@@ -50,7 +49,10 @@ def trainings(column, monkeypatch):
     for module in (columns, training, tables):
         monkeypatch.setattr(module, "methods", lambda: known)
     found, plain = [], training.measured
-    counted = lambda *given: found.append((given[1].title, given[3])) or plain(*given)  # noqa: E731
+
+    def counted(*given):
+        return found.append((given[1].title, given[3])) or plain(*given)
+
     monkeypatch.setattr(training, "measured", counted)
     return found
 
@@ -220,9 +222,8 @@ def test_an_approach_of_ones_own_is_a_row_by_its_name(column, trainings, monkeyp
 
 def test_another_reference_trains_again(column, trainings):
     training.train_all(column, ["one"], lambda text: None, range(2))
-    other = dataclasses.replace(
-        column, reference=made({"digits": np.full((8, N, 10), 0.1, np.float16) + np.float16(0.01)})
-    )
+    moved = np.full((8, N, 10), 0.1, np.float16) + np.float16(0.01)
+    other = dataclasses.replace(column, reference=made({"digits": moved}))
     assert other.stored(lambda text: None) == {}
 
 
@@ -272,7 +273,7 @@ def test_the_answer_counts_pairs_of_methods_whose_order_is_the_same(column, monk
     monkeypatch.setattr("bench.show.tables.columns.quality_of_hmc", lambda column: {"digits/nll": 1.5, CLOTHES: 0.9})
     first, order, digits, clothes, own = columns_answer(column)
     assert "Of 3 methods" in first
-    assert "none predict as the posterior does" in first
+    assert "none predicts as the posterior does" in first
     assert order == "Nearest: a (1.000), b (2.000) and c (3.000). Farthest: c (3.000), b (2.000) and a (1.000)."
     assert "with a lower NLL in 67 % of the pairs of methods (Kendall's tau 0.33" in digits
     assert "detection of clothes in 67 %" in clothes

@@ -18,11 +18,10 @@ from bench.core.text import as_called
 from bench.judge.ablation.definition import ablation
 from bench.judge.ablation.single_changes import MEASURING
 from bench.judge.stats.papers import load_papers
-from bench.show.inputs import Inputs
 from bench.show.screens.summary import tables_with
 from bench.show.screens.verdict import ROOM_FOR_P, summary_text
 from bench.show.table import Table
-from bench.show.tables.registry import TABLES, all_tables
+from bench.show.tables.registry import TABLES
 from bench.show.terminal import PIPE, Listing, narrowed, shown, text
 from tests.gate_folders import folders
 from tests.tables import inputs
@@ -46,17 +45,6 @@ def assert_fits(printed, width=WIDTH):
 
 def letters(*texts):
     return Counter(character for text in texts for character in text if not character.isspace())
-
-
-@pytest.fixture(scope="module")
-def shipped():
-    """Return the records that come with the suite; shared by the tests, because their verdicts take seconds."""
-    return Inputs(RESULTS)
-
-
-@pytest.fixture(scope="module")
-def tables(shipped):
-    return all_tables(shipped)
 
 
 @pytest.mark.parametrize("width", [80, 120, UNFOLDED])

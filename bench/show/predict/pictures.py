@@ -100,10 +100,11 @@ def _upright(image: Image.Image) -> Image.Image:
 
 def _of_array(pixels: NDArray[np.generic]) -> Image.Image:
     is_picture = pixels.size > 0 and pixels.ndim in (2, 3) and pixels.shape[2:] in ((), (3,), (4,))
-    are_shares = pixels.dtype.kind in "bf" and bool(((pixels >= 0) & (pixels <= 1)).all())  # type: ignore[operator]
+    values = pixels.astype(np.float64)
+    are_shares = pixels.dtype.kind in "bf" and bool(((values >= 0) & (values <= 1)).all())
     if not is_picture or not (are_shares or pixels.dtype == np.uint8):
         raise ValueError(f"it has shape {pixels.shape} and numbers of {pixels.dtype}")
-    return Image.fromarray((pixels.astype(np.float32) * (255 if are_shares else 1)).round().astype(np.uint8))
+    return Image.fromarray((values * (255 if are_shares else 1)).round().astype(np.uint8))
 
 
 def _opaque(image: Image.Image) -> Floats:

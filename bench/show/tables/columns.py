@@ -102,8 +102,8 @@ def columns_answer(column: Column) -> list[str]:
     near = [title for title, one in found if one[RANKED] <= TIMES_FLOOR * floor]
     told = [f"{title} ({one[RANKED]:.3f})" for title, one in found]
     first = (
-        f"Of {len(found)} methods on {column.task.title}, {len(near) or 'none'} predict as the posterior does, within "
-        f"twice the floor of {floor:.4f} (total variation on digits)."
+        f"Of {len(found)} methods on {column.task.title}, {_how_many(len(near))} as the posterior does, within twice "
+        f"the floor of {floor:.4f} (total variation on digits)."
     )
     points = [f"Nearest: {listed(told[:3])}. Farthest: {listed(told[-3:][::-1])}."]
     for rows, quality, what in ((DIGITS, NLL, "a lower NLL"), ("clothes", AUROC, "better detection of clothes")):
@@ -134,9 +134,9 @@ def in_short(column: Column) -> str:
     near = sum(distance <= TIMES_FLOOR * floor for distance, _ in found)
     told = [f"{title} {distance:.3f}" for distance, title in found]
     return (
-        f"**How Bayesian is it?** Where the true posterior can be computed ({column.task.title}), {near or 'none'} of "
-        f"{len(found)} methods predicts as it does. Total variation to it, on digits: {'; '.join(told[:3])}; the "
-        f"farthest, {told[-1]}; between chains {floor:.3f}. [What nearness is worth](docs/posterior.md)"
+        f"**How Bayesian is it?** Where the true posterior can be computed ({column.task.title}), of {len(found)} "
+        f"methods {_how_many(near)} as it does. Total variation to it, on digits: {'; '.join(told[:3])}; the farthest, "
+        f"{told[-1]}; between chains {floor:.3f}. [What nearness is worth](docs/posterior.md)"
     )
 
 
@@ -148,6 +148,10 @@ def cold_rows() -> list[dict[str, float]]:
     """Return the rows of the file of cold posteriors."""
     with COLD.open() as file:
         return [{name: float(value) for name, value in row.items()} for row in csv.DictReader(file)]
+
+
+def _how_many(near: int) -> str:
+    return f"{near or 'none'} {'predict' if near > 1 else 'predicts'}"
 
 
 def _beside(column: Column, found: list[tuple[str, dict[str, float]]]) -> list[str]:
