@@ -53,9 +53,9 @@ def main() -> int:
 
 def _make() -> int:
     images = [normalise(drawings.save(PICTURES / name, pixels)) for name, pixels in drawn().items()]
-    told = [networks.ask(store, fit, images) for store, fit in networks.choose([Store(RESULTS)], APPROACHES)]
+    answers = [networks.ask(store, fit, images) for store, fit in networks.choose([Store(RESULTS)], APPROACHES)]
     with style():
-        write_atomically(FIGURE, printed(show.draw(images, list(zip(*told, strict=True))), "png"))
+        write_atomically(FIGURE, printed(show.draw(images, list(zip(*answers, strict=True))), "png"))
     return 0
 
 

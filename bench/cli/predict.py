@@ -60,11 +60,11 @@ def _predict(arguments: argparse.Namespace) -> int:
         with style():
             write_atomically(figure, printed(show.draw(images, answers), figure.suffix[1:]))
     if arguments.json:
-        told = [
+        found = [
             {"image": one.path, "verdict": show.verdict(its), "remarks": one.remarks, "answers": [*map(as_json, its)]}
             for one, its in zip(images, answers, strict=True)
         ]
-        print(json.dumps([*told, *errors], indent=1))
+        print(json.dumps([*found, *errors], indent=1))
     elif images:
         print("\n\n".join([*map(show.text, images, answers), shown(networks.RULE)]))
     for unusable in errors:
@@ -90,12 +90,12 @@ def _answers(arguments: argparse.Namespace, images: Sequence[Normalised]) -> lis
         trained = f"yours, in {own.root}: {mine}; the others are of" if mine else f"{own.root} has none of these:"
         theirs = "the shipped networks" if baseline == RESULTS else f"the networks in {baseline}"
         print(one_line(f"{trained} {theirs}"), file=sys.stderr)
-    told = []
+    found = []
     for place, (store, fit) in enumerate(chosen, start=1):
         try:
-            told.append(networks.ask(store, fit, images, arguments.draws))
+            found.append(networks.ask(store, fit, images, arguments.draws))
         except (StoreError, MissingFramework) as error:
-            if arguments.approach or (place == len(chosen) and not told):
+            if arguments.approach or (place == len(chosen) and not found):
                 raise
             warn(f"left out: {error}")
-    return list(zip(*told, strict=True))
+    return list(zip(*found, strict=True))

@@ -105,7 +105,7 @@ def values(inputs: Inputs) -> Mapping[str, float]:
     `against_plain`. "Worst" is of 10,000 sure answers, in any training.
     """
     found, numbers = networks(inputs), _outcomes(inputs) | wrong_sign(inputs) | {"draws": profile("full").draws}
-    numbers |= on_one_network(inputs) | _summary("accuracy", found, ACCURACY)
+    numbers |= _columns(inputs) | on_one_network(inputs) | _summary("accuracy", found, ACCURACY)
     numbers |= against_plain("accuracy", found, ACCURACY, sign=1) | against_plain("nll", found, NLL, sign=-1)
     for kind, dataset in KINDS.items():
         numbers |= _summary(kind, found, f"{dataset}/{SURE_OF}")
@@ -119,6 +119,16 @@ def values(inputs: Inputs) -> Mapping[str, float]:
     }
     bayesian = [share for one in found if one.is_bayesian for share in wrong[one.approach]]
     return numbers | ({"worst_wrong": 10_000 * max(bayesian), "trainings": len(bayesian)} if bayesian else {})
+
+
+def _columns(inputs: Inputs) -> dict[str, float]:
+    """Return how far methods are from the posterior of the digits task; {} if none is trained."""
+    if not (inputs.store.root / "posterior" / "digits-methods.jsonl").is_file():
+        return {}
+    from bench.posterior.columns import stored_columns  # here: few results have columns, which need PyTorch
+    from bench.show.tables.columns import distances
+
+    return next((distances(one) for one in stored_columns(inputs.store.root) if one.name == "digits"), {})
 
 
 def _outcomes(inputs: Inputs) -> dict[str, float]:

@@ -251,8 +251,8 @@ def library_speed_table(
     """Return a row for each library that was measured; `loads`: why times do not count, if they do not."""
     names = dict.fromkeys(one.library for one in found)
     rows = [_row(name, {(one.what, one.side): one for one in found if one.library == name}) for name in names]
-    told = ", ".join(f"{name} {version}" for name, version in sorted(versions.items()))
-    remarks = [*(f"Times do not count: {load}." for load in loads), f"{told}.", *notes()]
+    named = ", ".join(f"{name} {version}" for name, version in sorted(versions.items()))
+    remarks = [*(f"Times do not count: {load}." for load in loads), f"{named}.", *notes()]
     caption = CAPTION.format(draws=draws, images=images)
     return Table("library_speed", "Speed beside other people's libraries", caption, COLUMNS, rows, remarks)
 

@@ -215,7 +215,7 @@ def test_an_approach_of_ones_own_is_a_row_by_its_name(column, trainings, monkeyp
     assert column.stored(lambda text: None) == found
     assert {name for name, _ in found} == {"hmc", "mine"}
     assert columns_table(column, columns.methods(), found).texts()[0][0] == "mine"
-    assert tables.means(column)["mine"]["digits/nll"] == 1.0
+    assert tables.distances(column) == {"columns": 1, "columns_near": 0, "tv_floor": 0.0, "tv_mine": 0.5}
     with pytest.raises(ConfigError, match="plane"):
         training.train_all(column, ["plane"], lambda text: None, range(2))
 
@@ -273,7 +273,7 @@ def test_the_answer_counts_pairs_of_methods_whose_order_is_the_same(column, monk
     monkeypatch.setattr("bench.show.tables.columns.quality_of_hmc", lambda column: {"digits/nll": 1.5, CLOTHES: 0.9})
     first, order, digits, clothes, own = columns_answer(column)
     assert "Of 3 methods" in first
-    assert "none predicts as the posterior does" in first
+    assert "none predict as the posterior does" in first
     assert order == "Nearest: a (1.000), b (2.000) and c (3.000). Farthest: c (3.000), b (2.000) and a (1.000)."
     assert "with a lower NLL in 67 % of the pairs of methods (Kendall's tau 0.33" in digits
     assert "detection of clothes in 67 %" in clothes

@@ -132,8 +132,9 @@ def test_without_records_every_finding_says_so():
     assert said.pop("methods").startswith("No method is measured yet")
     assert said.pop("uci").endswith(NOT_TRAINED)
     assert [
-        said.pop(name) for name in ("in_short", "reports_short", "sure", "wrong_sign", "which", "which_network")
-    ] == [MISSING] * 6
+        said.pop(name)
+        for name in ("in_short", "reports_short", "sure", "wrong_sign", "which", "which_network", "posterior_short")
+    ] == [MISSING] * 7
     assert set(said.values()) == {NOT_MEASURED}
 
 

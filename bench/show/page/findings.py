@@ -127,7 +127,7 @@ FINDINGS = (
 def sentences(inputs: Inputs) -> dict[str, str]:
     """Return the sentences by name: of every finding, of the paper of 2015 and of the UCI table."""
     from bench.posterior.columns import stored_columns  # here: it imports PyTorch, which the page does not need
-    from bench.show.tables.columns import COLD, cold_answer, columns_answer, in_short
+    from bench.show.tables.columns import COLD, cold_answer, columns_answer
 
     found = {finding.name: finding.answer(inputs) for finding in FINDINGS}
     paper = {
@@ -138,7 +138,6 @@ def sentences(inputs: Inputs) -> dict[str, str]:
     }
     columns = {f"posterior-{one.name}": as_list(columns_answer(one)) for one in stored_columns(inputs.store.root)}
     answers = {"methods": as_list(methods_answer(inputs)), "uci": as_list(uci_answer(inputs.store.root))}
-    columns["posterior_short"] = next((in_short(one) for one in stored_columns(inputs.store.root)), NOT_MEASURED)
     is_shipped = COLD.is_relative_to(inputs.store.root.resolve()) and COLD.is_file()
     columns["posterior-cold"] = cold_answer() if is_shipped else NOT_MEASURED
     return {**all_filled(inputs), **found, **columns, **answers, **paper}

@@ -95,17 +95,27 @@ def means(column: Column) -> dict[str, dict[str, float]]:
     }
 
 
+def distances(column: Column) -> dict[str, float]:
+    """Return numbers for sentences: each method's total variation on digits, by name, and how many are near."""
+    found = column.stored(lambda _: None)
+    names = dict.fromkeys(name for name, _ in found if name != HMC)
+    far = {name: _mean(_sample(found, name, RANKED)) for name in names}
+    floor = column.reference.floor[DIGITS][TOTAL_VARIATION]
+    counts = {"columns": len(far), "columns_near": sum(one <= TIMES_FLOOR * floor for one in far.values())}
+    return counts | {"tv_floor": floor} | {f"tv_{name.replace('-', '_')}": one for name, one in far.items()}
+
+
 def columns_answer(column: Column) -> list[str]:
     """Say who is near the posterior, and whether that goes with better predictions: a first sentence, and points."""
     found = sorted(means(column).items(), key=lambda pair: pair[1][RANKED])
     floor = column.reference.floor[DIGITS][TOTAL_VARIATION]
     near = [title for title, one in found if one[RANKED] <= TIMES_FLOOR * floor]
-    told = [f"{title} ({one[RANKED]:.3f})" for title, one in found]
+    named = [f"{title} ({one[RANKED]:.3f})" for title, one in found]
     first = (
-        f"Of {len(found)} methods on {column.task.title}, {_how_many(len(near))} as the posterior does, within twice "
-        f"the floor of {floor:.4f} (total variation on digits)."
+        f"Of {len(found)} methods on {column.task.title}, {len(near) or 'none'} predict as the posterior does, within "
+        f"twice the floor of {floor:.4f} (total variation on digits)."
     )
-    points = [f"Nearest: {listed(told[:3])}. Farthest: {listed(told[-3:][::-1])}."]
+    points = [f"Nearest: {listed(named[:3])}. Farthest: {listed(named[-3:][::-1])}."]
     for rows, quality, what in ((DIGITS, NLL, "a lower NLL"), ("clothes", AUROC, "better detection of clothes")):
         distances, good = ([one[f"{rows}/{part}"] for _, one in found] for part in (TOTAL_VARIATION, quality))
         tau = kendalltau(distances, good if quality == NLL else [-one for one in good])
@@ -120,24 +130,11 @@ def cold_answer() -> str:
     """Say how well posteriors predict that are colder than the reference of the digits task."""
     rows = cold_rows()
     temperatures = list(dict.fromkeys(row["temperature"] for row in rows))
-    told = []
+    texts = []
     for one in temperatures:
         nll, detected = ([row[key] for row in rows if row["temperature"] == one] for key in ("nll", "auroc_clothes"))
-        told.append(f"T = {one:g}: {_spread(nll)} and {_spread(detected)}")
-    return f"NLL of digits and AUROC of clothes, mean +- sd over chains: {'; '.join(told)}."
-
-
-def in_short(column: Column) -> str:
-    """Say in two sentences how far the methods are from the posterior, for the first page."""
-    found = sorted((one[RANKED], title) for title, one in means(column).items())
-    floor = column.reference.floor[DIGITS][TOTAL_VARIATION]
-    near = sum(distance <= TIMES_FLOOR * floor for distance, _ in found)
-    told = [f"{title} {distance:.3f}" for distance, title in found]
-    return (
-        f"**How Bayesian is it?** Where the true posterior can be computed ({column.task.title}), of {len(found)} "
-        f"methods {_how_many(near)} as it does. Total variation to it, on digits: {'; '.join(told[:3])}; the farthest, "
-        f"{told[-1]}; between chains {floor:.3f}. [What nearness is worth](docs/posterior.md)"
-    )
+        texts.append(f"T = {one:g}: {_spread(nll)} and {_spread(detected)}")
+    return f"NLL of digits and AUROC of clothes, mean +- sd over chains: {'; '.join(texts)}."
 
 
 def _spread(values: list[float]) -> str:
@@ -148,10 +145,6 @@ def cold_rows() -> list[dict[str, float]]:
     """Return the rows of the file of cold posteriors."""
     with COLD.open() as file:
         return [{name: float(value) for name, value in row.items()} for row in csv.DictReader(file)]
-
-
-def _how_many(near: int) -> str:
-    return f"{near or 'none'} {'predict' if near > 1 else 'predicts'}"
 
 
 def _beside(column: Column, found: list[tuple[str, dict[str, float]]]) -> list[str]:
