@@ -1,20 +1,26 @@
-"""Records, manifests and a folder of them as the report reads them, with numbers made up by the tests."""
+"""Records, manifests and a folder of them as the report reads them, and a posterior, made up by the tests."""
 
 from __future__ import annotations
 
 import hashlib
+import math
 from pathlib import Path
 from typing import Any
 
 import msgspec
+import torch
 
 from bench.core.canonical import plain
 from bench.core.folder import read_sealed
 from bench.core.reasons import Reason, message_reason
 from bench.core.records import SCHEMA, Epoch, Record
 from bench.core.store import AGAIN, Store
+from bench.interface import Categorical, Marginal, Posterior
+from bench.measure.protocols import protocol_of
+from bench.plan import registry
 from bench.plan.freshness import versions_today
 from bench.plan.manifests import ApproachManifest, RecipeChange, RecipeSpec
+from bench.plan.recipes import PROFILES
 
 SPLIT = {"dropout_fcn": "train50k", "pyro_hidden_layer": "train50k"}
 MENDED = {"mended": RecipeChange("title", "why", {})}
@@ -169,3 +175,45 @@ def of_seed(seed: int) -> list[Record]:
 
 def _keyed(made: Record) -> Record:
     return changed(made, key=hashlib.sha256(made.key.encode()).hexdigest())
+
+
+N_ROWS = 50
+SMOKE = PROFILES["smoke"]
+
+
+class Oracle(Posterior):
+    """Every draw gives the label, which is in the first pixel, probability 0.91, and each other class 0.01."""
+
+    n_draws = None
+    noise = "weights"
+
+    def __init__(self):
+        self.asked = []
+
+    def predict(self, x, draws, rows):
+        self.asked.append((draws, len(x)))
+        log_probs = torch.full((len(x), 10), math.log(0.01), dtype=torch.float64)
+        log_probs[torch.arange(len(x)), (x[:, 0] * 10).round().long() % 10] = math.log(0.91)
+        return Categorical(log_probs.expand(len(draws), -1, -1).clone())
+
+    def arrays(self):
+        return {}
+
+    def weights(self):
+        ones = torch.ones(8)
+        return {"w": Marginal(ones, ones, ones.bool())}
+
+    def masked(self, keep):
+        return self
+
+    def mean_network(self):
+        network = Oracle()
+        network.n_draws = 1
+        return network
+
+    def log_density_ratio(self, draws):
+        return torch.full((len(draws),), 46875.0, dtype=torch.float64)
+
+
+def make(name, protocol):
+    return protocol_of(registry.manifest(name), protocol, 0, SMOKE, None)

@@ -39,7 +39,7 @@ FETCH = "uci {} --fetch --from FOLDER"
 LARGEST = 1 << 23  # bytes; the largest data.txt has 3.5 MB
 SEED = 1  # of all splits
 TRAIN_SHARE = 0.9  # of the rows
-METHODS = ("mc_dropout_2018", "mc_dropout_2016", "network", "deep_ensemble", "linear")
+METHODS = ("mc_dropout_2018", "mc_dropout_2016", "network", "last_layer_laplace", "deep_ensemble", "linear")
 PASSES = 10_000  # of dropout
 KEPT_SHARE = 0.8  # of a split's training rows, while the author chooses a setting; the rest validates
 WHOLE = "the bytes whose SHA-256 is in bench/uci/sets.toml"
@@ -245,9 +245,9 @@ def expected_s(name: str, method: str, epochs: int, passes: int = PASSES, n_spli
         return 0.0
     if method == "deep_ensemble":  # five rates on four fifths of the rows, then one
         return (n_splits or known.splits) * 5 * (5 * KEPT_SHARE + 1) * epochs * rows * size * 7e-10
-    n = {"mc_dropout_2018": len(known.drop_rates) * len(known.taus), "network": 1, "mc_dropout_2016": 0}[method]
+    n = {"mc_dropout_2018": len(known.drop_rates) * len(known.taus), "network": 1}.get(method, 0)
     seconds = (n * KEPT_SHARE + 1) * epochs * rows * size * 3.2e-10
-    if method != "network":
+    if method.startswith("mc_dropout"):
         seconds += (n * (1 - KEPT_SHARE) * rows + known.rows - rows) * passes * size * 2.7e-10
     return (n_splits or known.splits) * seconds
 

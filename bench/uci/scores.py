@@ -9,7 +9,7 @@ from __future__ import annotations
 import csv
 import io
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -163,6 +163,22 @@ def tidy(found: Iterable[tuple[Fit, Mapping[str, float]]]) -> pd.DataFrame:
 
     rows = [(*fit, metric, value) for fit, measured in found for metric, value in measured.items()]
     return pd.DataFrame(rows, columns=[*Fit._fields, "metric", "value"])
+
+
+def read_table(path: Path, fits: Sequence[Fit], metrics: Sequence[str]) -> pd.DataFrame:
+    """Return a stored table, which has the metrics of each fit, in their order, and finite numbers."""
+    import pandas as pd
+
+    content = io.BytesIO(read_file(path, LARGEST))
+    try:
+        table = pd.read_csv(content, keep_default_na=False, float_precision="round_trip")
+        rows = list(table[[*Fit._fields, "metric"]].itertuples(index=False, name=None))
+        is_whole = rows == [(*fit, metric) for fit in fits for metric in metrics]
+        if is_whole and table["definition"].nunique() == 1 and np.isfinite(table["value"].to_numpy(np.float64)).all():
+            return table
+    except (KeyError, ValueError):  # pandas' own errors are of ValueError
+        pass
+    raise DataCorrupt(f"{path} is no table of {len(fits)} splits; remove it, and the same command makes it again")
 
 
 def stored(root: Path) -> dict[Run, dict[str, dict[int, dict[int, float]]]]:

@@ -5,6 +5,8 @@
 - mc_dropout_2016: the drop rate, tau and length scale of 2016, but batches of 128 as in 2018 (the paper's have 32)
 - network: no dropout and no decay; the noise is the error on the last fifth of a network trained on the rest; then a
   new network on the whole part
+- last_layer_laplace: the same final network, with a Gaussian over its last layer as `bench.uci.closed` has it; no row
+  is held out, since the noise and the prior are those of the largest marginal likelihood
 - deep_ensemble: see `bench.uci.ensembles`; its learning rate is chosen on the last fifth
 - linear: least squares in closed form; variance s^2 (1 + x' (X'X)^-1 x), s^2 by the degrees of freedom
 
@@ -14,7 +16,6 @@ each split's choice. A table of another `definition` than today's is trained aga
 
 from __future__ import annotations
 
-import io
 import math
 import time
 from collections.abc import Callable, Sequence
@@ -28,14 +29,15 @@ import numpy as np
 from bench.core import noise_loops
 from bench.core.canonical import digest
 from bench.core.environment import source_hash, usable_threads
-from bench.core.errors import ConfigError, DataCorrupt, Diverged, check_known
+from bench.core.errors import ConfigError, Diverged, check_known
 from bench.core.files import is_there, read_file, remove, write_atomically
 from bench.core.text import duration
-from bench.uci import dropout, dropout_loops, ensembles
-from bench.uci.data import PASSES, Regression, SetFacts, Split, facts_of, load, standardise, validation
+from bench.uci import closed, dropout, dropout_loops, ensembles
+from bench.uci.closed import last_layer_laplace, linear
+from bench.uci.data import PASSES, Regression, SetFacts, facts_of, load, validation
 from bench.uci.dropout import LARGEST, LENGTH_SCALE, Batch, Network, Prepared, State, Training, keras_decay, prepare
 from bench.uci.ensembles import RATES, Ensembles, best_rates
-from bench.uci.scores import METRICS, Fit, scores, tidy
+from bench.uci.scores import METRICS, Fit, read_table, scores, tidy
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -45,6 +47,7 @@ FURTHER = {
     "rmse_no_dropout": "RMSE of the network without dropout",
     "drop_rate": "the drop rate that was used",
     "tau": "the precision of the noise that was used, in the inverse square of the target's unit",
+    "prior_precision": "the precision of the last layer's prior, for standardised targets",
     "learning_rate": "the learning rate, chosen on the last fifth of the split's training part",
 }
 _OF_DROPOUT = (*METRICS, "rmse_no_dropout", "drop_rate", "tau")
@@ -52,6 +55,7 @@ METHODS = {  # what each measures of a split
     "mc_dropout_2018": _OF_DROPOUT,
     "mc_dropout_2016": _OF_DROPOUT,
     "network": _OF_DROPOUT,
+    "last_layer_laplace": (*METRICS, "tau", "prior_precision"),
     "deep_ensemble": (*METRICS, "learning_rate"),
     "linear": tuple(METRICS),
 }
@@ -78,6 +82,9 @@ class Setting(NamedTuple):
     rate: float
     tau: float
     length_scale: float = LENGTH_SCALE
+
+
+NETWORK = Setting(0.0, math.inf, 0.0)  # a plain one, whose noise is found afterwards
 
 
 def run_set(name: str, method: str, epochs: int, seed: int, how: How) -> pd.DataFrame:
@@ -108,7 +115,7 @@ def run_set(name: str, method: str, epochs: int, seed: int, how: How) -> pd.Data
     path = place(name, method, epochs, seed, how)
     of = definition(name, method, epochs, seed, how)
     if is_there(path):
-        table = _read_table(path, fits)
+        table = read_table(path, fits, METHODS[method])
         if set(table["definition"]) == {of}:
             return table
         how.say(f"{path} is of other data, settings or code; it is trained again")
@@ -141,41 +148,15 @@ def definition(name: str, method: str, epochs: int, seed: int, how: How) -> str:
     """Return the hash of what a table's numbers come from: data, settings and training code."""
     ignored, all_facts = {"title", "note", "package", "sha256_package"}, facts_of(name)
     known = {key: value for key, value in msgspec.structs.asdict(all_facts).items() if key not in ignored}
-    code = {"linear": [], "deep_ensemble": [ensembles]}.get(method, [dropout, dropout_loops, noise_loops])
+    networks = [dropout, dropout_loops, noise_loops]
+    others = {"linear": [], "last_layer_laplace": [*networks, closed], "deep_ensemble": [ensembles]}
+    code = others.get(method, networks)
     numbers = [epochs, seed, _passes(method, how), how.splits or all_facts.splits]
     return digest([VERSION, known, method, numbers, source_hash([Path(str(one.__file__)) for one in code])])[:16]
 
 
 def _passes(method: str, how: How) -> int:
     return how.passes if method.startswith("mc_dropout") else PASSES
-
-
-def _read_table(path: Path, fits: Sequence[Fit]) -> pd.DataFrame:
-    """Return a stored table, which has every quantity of each fit, in their order, and finite numbers."""
-    import pandas as pd
-
-    content = io.BytesIO(read_file(path, LARGEST))
-    try:
-        table = pd.read_csv(content, keep_default_na=False, float_precision="round_trip")
-        rows = list(table[[*Fit._fields, "metric"]].itertuples(index=False, name=None))
-        is_whole = rows == [(*fit, metric) for fit in fits for metric in METHODS[fit.method]]
-        if is_whole and table["definition"].nunique() == 1 and np.isfinite(table["value"].to_numpy(np.float64)).all():
-            return table
-    except (KeyError, ValueError):  # pandas' own errors are of ValueError
-        pass
-    raise DataCorrupt(f"{path} is no table of {len(fits)} splits; remove it, and the same command makes it again")
-
-
-def linear(data: Regression, split: Split) -> dict[str, float]:
-    """Return the scores of least squares with an intercept on a split's test rows."""
-    x, y = standardise(data.x[split.train], data.x[split.test]), data.y[split.train]
-    design, points = (np.column_stack([np.ones(len(one)), one]) for one in (x.train, x.test))
-    inverse = np.linalg.pinv(design.T @ design, hermitian=True)  # a constant feature has no effect
-    weights = inverse @ (design.T @ y)
-    freedom = len(y) - np.linalg.matrix_rank(design)
-    noise = float(np.sum((y - design @ weights) ** 2)) / freedom
-    variance = noise * (1 + np.einsum("ni,ij,nj->n", points, inverse, points))
-    return scores((points @ weights)[None], variance[None], data.y[split.test])
 
 
 class _Run(NamedTuple):
@@ -197,6 +178,10 @@ class _Run(NamedTuple):
             return [linear(self.data, split) for split in splits]
         if self.method == "deep_ensemble":
             return self._ensembles()
+        if self.method == "last_layer_laplace":
+            rows = prepare(self.data, splits)
+            batch, _ = self._networks("final", rows, [[NETWORK]] * len(splits))
+            return [last_layer_laplace(weights, rows, split) for split, weights in enumerate(batch.parameters)]
         if self.method == "mc_dropout_2016":
             settings = [Setting(known.drop_rate_2016, known.tau_2016, known.length_scale_2016)] * len(splits)
         else:
@@ -214,7 +199,7 @@ class _Run(NamedTuple):
         rows = self._validation()
         n_parts = len(rows.sd)
         if self.method == "network":
-            batch, _ = self._networks("tuning", rows, [[Setting(0.0, math.inf, 0.0)]] * n_parts)
+            batch, _ = self._networks("tuning", rows, [[NETWORK]] * n_parts)
             off = batch.predict(rows.test, np.ones((n_parts, 1)), 1, threads=self.how.threads, dropout=False)
             noise = np.mean((off.mean - rows.test.y) ** 2, axis=1) * rows.sd**2
             return [Setting(0.0, float(1 / one), 0.0) for one in noise]

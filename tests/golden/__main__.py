@@ -24,7 +24,7 @@ def main(argv=None):
     arguments = parser.parse_args(argv)
     torch.set_num_threads(arguments.threads)
     from bench.core.project import TOP
-    from tests.golden.paths import missing_framework, paths, subjects
+    from tests.golden.stored import missing_framework, paths, subjects
 
     names = arguments.subject or subjects()
     if unknown := sorted(set(names) - set(subjects())):

@@ -14,8 +14,7 @@ from bench.plan.recipes import build, resolve
 from bench.plan.registry import manifest, manifests
 from tests.golden import fits
 from tests.golden.numbers import TOLERANCE, deviations
-from tests.golden.paths import missing_framework, recipes_of, untrained
-from tests.golden.stored import read
+from tests.golden.stored import missing_framework, read, recipes_of, untrained
 
 TOYS = ("toy_mlp", "toy_bbb")
 WITH_KL = (

@@ -15,7 +15,7 @@ from bench.measure.measuring import block_rows, check_fit, predict_split, shuffl
 from bench.measure.protocols import protocol_of
 from bench.plan.registry import manifest
 from tests.close import DOUBLE, close
-from tests.measure.oracle import N_ROWS, SMOKE, Oracle, make
+from tests.synthetic import N_ROWS, SMOKE, Oracle, make
 
 
 @pytest.fixture

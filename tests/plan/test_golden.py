@@ -30,8 +30,8 @@ from bench.plan.source_code import source_files
 from bench.plan.trained_runs import Selection, trained_runs
 from tests.golden import fits, stored
 from tests.golden.__main__ import main
-from tests.golden.paths import missing_framework, paths, subjects
 from tests.golden.plants import ENOUGH, PLANTS, deviation
+from tests.golden.stored import missing_framework, paths, subjects
 
 
 def _cases():

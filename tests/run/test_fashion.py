@@ -19,8 +19,8 @@ from bench.measure.stored import computed_again
 from bench.plan.recipes import profile, profile_of_task
 from bench.plan.registry import manifest
 from bench.plan.trained_runs import Selection, trained_runs
-from tests.measure.oracle import Oracle
 from tests.run.toys import go
+from tests.synthetic import Oracle
 
 N = 300  # images of each made-up file
 
