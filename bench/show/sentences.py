@@ -105,7 +105,7 @@ def values(inputs: Inputs) -> Mapping[str, float]:
     `against_plain`. "Worst" is of 10,000 sure answers, in any training.
     """
     found, numbers = networks(inputs), _outcomes(inputs) | wrong_sign(inputs) | {"draws": profile("full").draws}
-    numbers |= _columns(inputs) | on_one_network(inputs) | _summary("accuracy", found, ACCURACY)
+    numbers |= _columns(inputs) | _regressions(inputs) | on_one_network(inputs) | _summary("accuracy", found, ACCURACY)
     numbers |= against_plain("accuracy", found, ACCURACY, sign=1) | against_plain("nll", found, NLL, sign=-1)
     for kind, dataset in KINDS.items():
         numbers |= _summary(kind, found, f"{dataset}/{SURE_OF}")
@@ -129,6 +129,15 @@ def _columns(inputs: Inputs) -> dict[str, float]:
     from bench.show.tables.columns import distances
 
     return next((distances(one) for one in stored_columns(inputs.store.root) if one.name == "digits"), {})
+
+
+def _regressions(inputs: Inputs) -> dict[str, float]:
+    """Return what the UCI table's runs say; {} if there are none."""
+    if not (inputs.store.root / "uci").is_dir():
+        return {}
+    from bench.show.tables.uci import uci_numbers  # here: few results have runs
+
+    return uci_numbers(inputs.store.root)
 
 
 def _outcomes(inputs: Inputs) -> dict[str, float]:

@@ -131,10 +131,8 @@ def test_without_records_every_finding_says_so():
     assert said.pop("blundell2015_choices").startswith("The choices that the paper leaves open have not run yet")
     assert said.pop("methods").startswith("No method is measured yet")
     assert said.pop("uci").endswith(NOT_TRAINED)
-    assert [
-        said.pop(name)
-        for name in ("in_short", "reports_short", "sure", "wrong_sign", "which", "which_network", "posterior_short")
-    ] == [MISSING] * 7
+    of_networks = ("in_short", "reports_short", "sure", "wrong_sign", "which", "which_network")
+    assert [said.pop(name) for name in (*of_networks, "posterior_short", "uci_short")] == [MISSING] * 8
     assert set(said.values()) == {NOT_MEASURED}
 
 

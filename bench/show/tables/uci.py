@@ -12,10 +12,11 @@ from bench.show.reasoning import p_text
 from bench.show.table import EMPTY, Measured, Number, Table
 from bench.uci.data import METHODS, epochs_of, expected_s, sets
 from bench.uci.published import printed, spread, tables
-from bench.uci.rules import RULES, audit_grid, audit_printed
+from bench.uci.rules import RULES, TableFinding, audit_grid, audit_printed
 from bench.uci.scores import Run, stored
 from bench.uci.verdicts import (
     MARGIN_RUN,
+    MARGIN_SHARE,
     NOT_COMPARABLE,
     Runs,
     TableVerdict,
@@ -36,6 +37,7 @@ EXPLANATION = (
 )
 FIVE_RUNS = ("bostonHousing", "concrete", "energy", "yacht")  # get verdicts; the others one run, and a distance
 FLOOR = "linear"  # the method that is a closed form
+AGAIN = "mc_dropout_2018"  # the author's result of every split is known
 NOT_TRAINED = "Our methods are not trained yet; the commands below do it."
 SIGNED = Digits(significant=2, signed=True)
 
@@ -151,6 +153,36 @@ def uci_answer(root: Path) -> list[str]:
     return [opening, _mistakes(), _caps(), _hours(), *(_outcomes(found, runs) or [NOT_TRAINED])]
 
 
+def uci_numbers(root: Path) -> dict[str, float]:
+    """Return what README says of the table; {} without `AGAIN`'s runs of all epochs on yacht.
+
+    `uci_farthest`: the largest mean difference to the author's splits, in his standard deviations over splits.
+    """
+    runs = stored(root)
+    pairs = [
+        one for one in judge_all(runs) if method_of(one) == AGAIN and one.by_split and one.outcome != NOT_COMPARABLE
+    ]
+    lengths = {
+        f"uci_{epochs}": over_splits("yacht", its["rmse"])[0]
+        for epochs in epochs_of("yacht", AGAIN)
+        if (its := runs.get(Run("yacht", AGAIN, epochs)))
+    }
+    if not pairs or len(lengths) < len(epochs_of("yacht", AGAIN)):
+        return {}
+    differences = {
+        (one.printed.set, one.printed.metric): abs(one.by_split.estimate.difference) * MARGIN_SHARE / one.margin
+        for one in pairs
+        if one.by_split and one.margin
+    }
+    return lengths | {
+        "uci_sets": len({name for name, _ in differences}),
+        "uci_farthest": max(differences.values()),
+        "uci_beyond": sum(one.by_split.corrected_p < ALPHA for one in pairs if one.by_split),
+        "uci_columns": len(tables().columns),
+        "uci_wrong": len({one.subject for one in _wrong()}),
+    }
+
+
 def _hours() -> str:
     by_set = {
         name: sum(expected_s(name, m, epochs) for m in METHODS for epochs in epochs_of(name, m)) for name in sets()
@@ -163,10 +195,14 @@ def _hours() -> str:
 
 
 def _mistakes() -> str:
-    wrong = [one for one in audit_printed() if one.outcome == "fails" and RULES[one.rule].severity == "wrong"]
-    named = Counter(RULES[one.rule].title for one in wrong)
+    named = Counter(RULES[one.rule].title for one in _wrong())
     texts = [f"{title} ({counted(n, 'column')})" for title, n in named.most_common()]
     return f"Wrong, by the rules of `audit data`: {listed(texts)}."
+
+
+def _wrong() -> list[TableFinding]:
+    """Return what is wrong with whole columns."""
+    return [one for one in audit_printed() if one.outcome == "fails" and RULES[one.rule].severity == "wrong"]
 
 
 def _caps() -> str:
