@@ -23,7 +23,7 @@ from bench.show.terminal import Listing, Part, shown
 from bench.uci.data import epochs_of, expected_s, facts_of, fetch, load, sets, splits, where
 from bench.uci.published import author, printed, spread, tables
 from bench.uci.rules import audit_sets, audit_uci
-from bench.uci.scores import stored
+from bench.uci.scores import METHODS, stored
 from bench.uci.verdicts import TableVerdict, margin
 
 MOST = 14  # rows of a screen
@@ -153,7 +153,7 @@ def run_group(arguments: argparse.Namespace) -> int:
 
     Names in the place of approaches choose sets and methods.
     """
-    from bench.uci.train import METHODS, How, is_made, run_set  # not at the top: who reads what is printed does without
+    from bench.uci.train import How, is_made, run_set  # not at the top: who reads what is printed does without
 
     refuse_others(arguments, "approaches", "profile", "seeds", "threads", "checkpoint_every", "data_dir", "quiet")
     is_short = arguments.profile == "smoke"

@@ -41,6 +41,25 @@ METRICS = {
     "calibration_error": "mean over q = .05 to .95 of |share of targets below the mixture's q quantile - q|",
 }
 
+FURTHER = {
+    "rmse_no_dropout": "RMSE of the network without dropout",
+    "drop_rate": "the drop rate that was used",
+    "tau": "the precision of the noise that was used, in the inverse square of the target's unit",
+    "prior_precision": "the precision of the last layer's prior, for standardised targets",
+    "learning_rate": "the learning rate, chosen on the last fifth of the split's training part",
+    "prior_scale": "the scale of the prior of `bench.uci.mean_field`, chosen likewise",
+}
+_OF_DROPOUT = (*METRICS, "rmse_no_dropout", "drop_rate", "tau")
+METHODS = {  # what each measures of a split
+    "mc_dropout_2018": _OF_DROPOUT,
+    "mc_dropout_2016": _OF_DROPOUT,
+    "network": _OF_DROPOUT,
+    "last_layer_laplace": (*METRICS, "tau", "prior_precision"),
+    "deep_ensemble": (*METRICS, "learning_rate"),
+    "bayes_by_backprop": (*METRICS, "learning_rate", "prior_scale"),
+    "linear": tuple(METRICS),
+}
+
 
 class Fit(NamedTuple):
     """What was fitted: a row of the table is one score of it on its split's test rows."""

@@ -8,6 +8,7 @@
 - last_layer_laplace: the same final network, with a Gaussian over its last layer as `bench.uci.closed` has it; no row
   is held out, since the noise and the prior are those of the largest marginal likelihood
 - deep_ensemble: see `bench.uci.ensembles`; its learning rate is chosen on the last fifth
+- bayes_by_backprop: see `bench.uci.mean_field`; its rate and prior are chosen on the last fifth
 - linear: least squares in closed form; variance s^2 (1 + x' (X'X)^-1 x), s^2 by the degrees of freedom
 
 Files, in ROOT/uci: NAME.csv when all splits are done; before, the state of the networks, about once a minute, and after
@@ -32,36 +33,34 @@ from bench.core.environment import source_hash, usable_threads
 from bench.core.errors import ConfigError, Diverged, check_known
 from bench.core.files import is_there, read_file, remove, write_atomically
 from bench.core.text import duration
-from bench.uci import closed, dropout, dropout_loops, ensembles
+from bench.uci import closed, dropout, dropout_loops, ensembles, mean_field
 from bench.uci.closed import last_layer_laplace, linear
 from bench.uci.data import PASSES, Regression, SetFacts, facts_of, load, validation
-from bench.uci.dropout import LARGEST, LENGTH_SCALE, Batch, Network, Prepared, State, Training, keras_decay, prepare
-from bench.uci.ensembles import RATES, Ensembles, best_rates
-from bench.uci.scores import METRICS, Fit, read_table, scores, tidy
+from bench.uci.dropout import (
+    LARGEST,
+    LENGTH_SCALE,
+    Batch,
+    Network,
+    Parts,
+    Prepared,
+    State,
+    Training,
+    keras_decay,
+    prepare,
+)
+from bench.uci.ensembles import Ensembles, best_rates
+from bench.uci.mean_field import GRID, BayesByBackprop, best_settings
+from bench.uci.scores import METHODS, METRICS, Fit, read_table, scores, tidy
 
 if TYPE_CHECKING:
     import pandas as pd
 
 VERSION = 1  # raise it where a change of this file, of the scores or of the random streams changes numbers
-FURTHER = {
-    "rmse_no_dropout": "RMSE of the network without dropout",
-    "drop_rate": "the drop rate that was used",
-    "tau": "the precision of the noise that was used, in the inverse square of the target's unit",
-    "prior_precision": "the precision of the last layer's prior, for standardised targets",
-    "learning_rate": "the learning rate, chosen on the last fifth of the split's training part",
-}
-_OF_DROPOUT = (*METRICS, "rmse_no_dropout", "drop_rate", "tau")
-METHODS = {  # what each measures of a split
-    "mc_dropout_2018": _OF_DROPOUT,
-    "mc_dropout_2016": _OF_DROPOUT,
-    "network": _OF_DROPOUT,
-    "last_layer_laplace": (*METRICS, "tau", "prior_precision"),
-    "deep_ensemble": (*METRICS, "learning_rate"),
-    "linear": tuple(METRICS),
-}
 SAY_EVERY_S = 15.0
 CHUNK_S = 1.0  # least time of a call of the compiled loop, once it is known
 T = TypeVar("T", bound=Training)
+C = TypeVar("C", float, tuple[float, float])  # a choice
+E = TypeVar("E", bound=Ensembles)
 
 
 class How(NamedTuple):
@@ -150,6 +149,7 @@ def definition(name: str, method: str, epochs: int, seed: int, how: How) -> str:
     known = {key: value for key, value in msgspec.structs.asdict(all_facts).items() if key not in ignored}
     networks = [dropout, dropout_loops, noise_loops]
     others = {"linear": [], "last_layer_laplace": [*networks, closed], "deep_ensemble": [ensembles]}
+    others["bayes_by_backprop"] = [ensembles, mean_field]
     code = others.get(method, networks)
     numbers = [epochs, seed, _passes(method, how), how.splits or all_facts.splits]
     return digest([VERSION, known, method, numbers, source_hash([Path(str(one.__file__)) for one in code])])[:16]
@@ -177,7 +177,9 @@ class _Run(NamedTuple):
         if self.method == "linear":
             return [linear(self.data, split) for split in splits]
         if self.method == "deep_ensemble":
-            return self._ensembles()
+            return self._batched(Ensembles, ensembles.RATES, best_rates)
+        if self.method == "bayes_by_backprop":
+            return self._batched(BayesByBackprop, GRID, best_settings)
         if self.method == "last_layer_laplace":
             rows = prepare(self.data, splits)
             batch, _ = self._networks("final", rows, [[NETWORK]] * len(splits))
@@ -218,17 +220,24 @@ class _Run(NamedTuple):
                 self.how.say(f"{self.path.stem}: {split + 1}/{n_parts} splits validated")
         return [grid[k] for k in state.chosen]
 
-    def _ensembles(self) -> list[dict[str, float]]:
+    def _batched(
+        self,
+        make: Callable[[Parts, int, int, Sequence[Sequence[C]]], E],
+        grid: Sequence[C],
+        best: Callable[[E, Parts], list[C]],
+    ) -> list[dict[str, float]]:
         n_parts, hidden, seed = len(self.data.splits), self.known.hidden, self.seed
         rows = self._validation()
-        tried, _ = self._trained("tuning", Ensembles(rows.train, hidden, seed, [RATES] * n_parts))
-        rates = best_rates(tried, rows.test)
+        tried, _ = self._trained("tuning", make(rows.train, hidden, seed, [grid] * n_parts))
+        settings = best(tried, rows.test)
         rows = prepare(self.data, self.data.splits)
-        members, _ = self._trained("final", Ensembles(rows.train, hidden, seed, [[one] for one in rates]))
-        mean, variance = members.predict(rows.test)
+        networks, _ = self._trained("final", make(rows.train, hidden, seed, [[one] for one in settings]))
+        mean, variance = networks.predict(rows.test)
         mean = mean * rows.sd[:, None, None] + rows.mean[:, None, None]
-        each = zip(mean, variance * rows.sd[:, None, None] ** 2, rows.targets, rates, strict=True)
-        return [{**scores(*its), "learning_rate": rate} for *its, rate in each]
+        each = zip(mean, variance * rows.sd[:, None, None] ** 2, rows.targets, strict=True)
+        names = METHODS[self.method][len(METRICS) :]
+        chosen = [dict(zip(names, map(float, np.atleast_1d(one)), strict=True)) for one in settings]
+        return [{**scores(*its), **setting} for its, setting in zip(each, chosen, strict=True)]
 
     def _networks(self, stage: str, rows: Prepared, settings: Sequence[Sequence[Setting]]) -> tuple[Batch, State]:
         """Return the dropout networks of a stage after all epochs: one for each setting of each split."""

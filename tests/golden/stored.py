@@ -14,10 +14,9 @@ from bench.judge.ablation.derived_metrics import VERSION
 from bench.plan.freshness import PROTOCOLS
 from bench.plan.recipes import recipe_names, resolve
 from bench.plan.registry import manifest, manifests
-from tests.golden.fits import MANY, SEED, fit_trace
+from tests.golden.fits import MANY, SEED, data_trace, fit_trace, predict_trace, streams_trace
 from tests.golden.measures import derived_metrics_trace, planned_derived_metrics_trace, planned_trace, protocol_trace
 from tests.golden.numbers import PARTS, complaints
-from tests.golden.predictions import data_trace, predict_trace, streams_trace
 
 FILE = Path(__file__).parent / "stored.jsonl"
 MEASURED = ("common", "published", "derived_metrics")

@@ -1,4 +1,4 @@
-"""Deep ensembles: networks against plain PyTorch, rates chosen by validation rows alone, kills and threads."""
+"""Deep ensembles and Bayes by Backprop: against plain PyTorch, choices by validation rows alone, kills, threads."""
 
 import numpy as np
 import pytest
@@ -6,10 +6,13 @@ import torch
 
 pytest.importorskip("numba")
 
+from bench.core.noise import fill_normals
+from bench.core.streams import stream_seed
 from bench.uci import train
 from bench.uci.data import standardise, validation
 from bench.uci.dropout import Parts, prepare
 from bench.uci.ensembles import RATES, Ensembles, best_rates
+from bench.uci.mean_field import GRID, SCALES, BayesByBackprop, best_settings
 from bench.uci.scores import scores
 from bench.uci.train import run_set
 from tests.data.small_sets import how, small_yacht, values
@@ -87,10 +90,99 @@ def test_an_ensemble_that_diverged_is_never_the_best():
     assert best_rates(ensembles, parts) == [0.01]
 
 
-def test_an_ensemble_goes_on_after_a_kill_with_the_threads_it_was_given(made_up, tmp_path, monkeypatch):
-    whole = run_set("yacht", "deep_ensemble", 9, 1, how(tmp_path / "a"))
+def plain_loss(parameters, scale, x, y, normals, n):
+    """Return the loss of a mean-field network of 3 features and 5 units, by the formulas of PyTorch's distributions."""
+    means, log_sds, log_noise = parameters.split([26, 26, 1])
+    weights = torch.distributions.Normal(means, log_sds.exp())
+    widths = torch.tensor([3.0] * 15 + [1.0] * 5 + [5.0] * 5 + [1.0], dtype=torch.float64)
+    kl = torch.distributions.kl_divergence(weights, torch.distributions.Normal(torch.zeros(26), scale / widths.sqrt()))
+    drawn = []
+    for row, noise in zip(x, normals, strict=True):
+        (m1, c1, m2, c2), (v1, d1, v2, d2) = (one.split([15, 5, 5, 1]) for one in (means, weights.variance))
+        units = (row @ m1.view(3, 5) + c1 + (row**2 @ v1.view(3, 5) + d1).sqrt() * noise[:5]).relu()
+        drawn.append(units @ m2 + c2 + (units**2 @ v2 + d2).sqrt() * noise[5])
+    likelihood = torch.distributions.Normal(torch.cat(drawn), log_noise.exp()).log_prob(y)
+    return -likelihood.mean() + kl.sum() / n
+
+
+def test_bayes_by_backprop_is_the_plain_elbo_with_the_whole_kl_once_an_epoch(made_up):
+    rows = prepare(made_up, made_up.splits)
+    wide = Parts(*(np.concatenate([one, one, one], axis=1) for one in rows.train))  # 150 rows: two batches
+    members = BayesByBackprop(wide, 5, 2, [[(0.01, 1.0)], [(0.03, 1.0), (0.01, 3.0)]], torch.float64)
+    parameters = torch.tensor(members.arrays["parameters"][2], requires_grad=True)  # the last
+    adam = torch.optim.Adam([parameters], lr=0.01)
+    x, y = (torch.tensor(one[1]).double() for one in wide)
+    for step, chosen in enumerate([one for epoch in range(2) for one in members.orders(epoch)[2].split(100)]):
+        normals = torch.empty(2, len(chosen) * 6, dtype=torch.float64)
+        fill_normals(normals, stream_seed(2, "mean field units", step + 1), torch.arange(2))
+        adam.zero_grad()
+        plain_loss(parameters, 3.0, x[chosen], y[chosen], normals[1].view(-1, 6), 150).backward()
+        adam.step()
+    members.train(3)
+    members.train(1)
+    # tolerance: four steps in float64; Adam's first divides a gradient's rounding by the gradient
+    np.testing.assert_allclose(members.arrays["parameters"][2], parameters.detach(), rtol=1e-8, atol=1e-9)
+
+
+def test_units_that_are_drawn_have_the_distribution_of_weights_that_are(made_up):
+    n = 20_000
+    row, target = np.array([[0.5, -1.0, 2.0]], np.float32), np.full((1, n), 0.3, np.float32)
+    members = BayesByBackprop(Parts(row[None].repeat(n, 1), target), 5, 0, [[(0.01, 1.0)]], torch.float64)
+    members.arrays["parameters"][:, 26:52] = np.linspace(-1.5, 0.0, 26)
+    normals = torch.empty(1, n * 6, dtype=torch.float64)
+    fill_normals(normals, 7, torch.arange(1))
+    with torch.no_grad():
+        x, y = (torch.tensor(one).double() for one in members.parts)
+        by_units = float(members.losses(x, y, normals.view(1, n, 6))[0] - members.divergences()[0] / n)
+    mean, variance = members.predict(Parts(row[None], target[:, :1]), 5000)
+    assert variance.item() == 1.0
+    each = 0.5 * (mean[0, :, 0] - 0.3) ** 2 + 0.5 * np.log(2 * np.pi)
+    # tolerance: five standard errors of the means of 5,000 and of 20,000 draws of one distribution
+    assert abs(by_units - each.mean()) < 5 * each.std() * (1 / 5000 + 1 / n) ** 0.5
+    assert each.std() > 1.0
+
+
+def test_bayes_by_backprop_has_the_best_setting_of_the_last_fifth_and_the_targets_unit(made_up, tmp_path):
+    table = run_set("yacht", "bayes_by_backprop", 9, 0, how(tmp_path))  # 50 rows are one batch
+    rows = prepare(made_up, [validation(split.train) for split in made_up.splits])
+    found = {}
+    for setting in GRID:
+        members = BayesByBackprop(rows.train, 5, 0, [[setting], [setting]])
+        members.train(9)
+        mean, variance = members.predict(rows.test, 100)
+        found[setting] = scores(mean[1], variance[1], rows.test.y[1])["ll_mixture"]
+    best = max(found, key=found.get)
+    chosen = dict(zip(("learning_rate", "prior_scale"), best, strict=True))
+    members = BayesByBackprop(prepare(made_up, made_up.splits).train, 5, 0, [[(0.01, 1.0)], [best]])
+    members.train(9)
+    mean, variance = (one[1] for one in members.predict(prepare(made_up, made_up.splits).test))
+    y = standardise(made_up.y[made_up.splits[1].train], made_up.y[made_up.splits[1].test])
+    expected = scores(mean * y.sd + y.mean, variance * y.sd**2, made_up.y[made_up.splits[1].test])
+    # tolerance: float32 products may add in another order for another number of networks
+    assert values(table, 1) == pytest.approx({**expected, **chosen}, rel=1e-4)
+    made_up.y[made_up.splits[1].test] += 100
+    after = run_set("yacht", "bayes_by_backprop", 9, 0, how(tmp_path / "b", splits=2))
+    assert values(after, 1)["rmse"] > 90
+    assert {name: values(after, 1)[name] for name in chosen} == chosen
+
+
+def test_a_mean_field_network_that_diverged_is_never_the_best():
+    parts = Parts(np.ones((1, 4, 2), np.float32), np.ones((1, 4), np.float32))
+    members = BayesByBackprop(parts, 3, 0, [[(0.03, 1.0), (0.01, SCALES[1]), (0.003, 1.0)]])
+    members.arrays["parameters"][0] = np.nan
+    members.arrays["parameters"][2] = 1e38
+    assert best_settings(members, parts) == [(0.01, SCALES[1])]
+
+
+@pytest.mark.parametrize(
+    ("method", "made", "count"), [("deep_ensemble", Ensembles, 50), ("bayes_by_backprop", BayesByBackprop, 18)]
+)
+def test_networks_go_on_after_a_kill_with_the_threads_they_were_given(
+    made_up, tmp_path, monkeypatch, method, made, count
+):
+    whole = run_set("yacht", method, 9, 1, how(tmp_path / "a"))
     real, threads, said, taken = Ensembles.train, [], [], []
-    step = Ensembles._take_step
+    step = made._take_step
 
     def dies(members, count, threads=1):
         if members.step == 4:
@@ -99,7 +191,7 @@ def test_an_ensemble_goes_on_after_a_kill_with_the_threads_it_was_given(made_up,
 
     monkeypatch.setattr(Ensembles, "train", dies)
     with pytest.raises(KeyboardInterrupt):
-        run_set("yacht", "deep_ensemble", 9, 1, how(tmp_path / "b", save_every_s=0.0))
+        run_set("yacht", method, 9, 1, how(tmp_path / "b", save_every_s=0.0))
 
     def watched(members, rows, t):
         threads.append(torch.get_num_threads())
@@ -107,12 +199,12 @@ def test_an_ensemble_goes_on_after_a_kill_with_the_threads_it_was_given(made_up,
         step(members, rows, t)
 
     monkeypatch.setattr(Ensembles, "train", real)
-    monkeypatch.setattr(Ensembles, "_take_step", watched)
+    monkeypatch.setattr(made, "_take_step", watched)
     monkeypatch.setattr(train, "SAY_EVERY_S", 0.0)
     before = torch.get_num_threads()
-    again = run_set("yacht", "deep_ensemble", 9, 1, how(tmp_path / "b", threads=before + 1, say=said.append))
+    again = run_set("yacht", method, 9, 1, how(tmp_path / "b", threads=before + 1, say=said.append))
     assert again.equals(whole)
     assert taken == [*range(5, 10), *range(1, 10)]
     assert set(threads) == {before + 1}
     assert torch.get_num_threads() == before
-    assert "yacht-deep_ensemble-9-1, tuning: 50 networks, epoch 5/9" in said[0]
+    assert f"yacht-{method}-9-1, tuning: {count} networks, epoch 5/9" in said[0]

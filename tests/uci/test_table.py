@@ -18,9 +18,9 @@ from bench.judge.stats.rule import NOT_RUN, TOO_FEW
 from bench.show.figures.style import style
 from bench.show.figures.uci import drawn, lines
 from bench.show.tables.uci import NOT_TRAINED, uci_answer
-from bench.uci.data import METHODS, epochs_of, expected_s, facts
+from bench.uci.data import epochs_of, expected_s, facts
 from bench.uci.published import author, printed, spread, tables
-from bench.uci.scores import stored
+from bench.uci.scores import METHODS, stored
 from bench.uci.verdicts import NOT_COMPARABLE
 
 HEAD = ("set", "method", "recipe", "epochs", "split", "seed", "metric", "value")
@@ -153,7 +153,7 @@ def test_the_sentences_count_mistakes_outcomes_and_floors(root, tmp_path):
     assert "target column (naval's turbine) (8 columns)" in mistakes
     assert "energy -1.063, naval-propulsion-plant 4.491 and yacht -1.063" in caps
     seconds = [expected_s("yacht", method, epochs) for method in METHODS for epochs in epochs_of("yacht", method)]
-    assert len(seconds) == 14  # three lengths of four methods, one of the ensemble and of least squares
+    assert len(seconds) == 16  # three lengths of four methods, two of Bayes by Backprop, one of the others
     assert re.fullmatch(r"One run of every method .* of one quiet core; 5 runs of bostonHousing, .* take .*\.", hours)
     # rmse of readme2018.bo is 2.83, of the others 2.80; -2.40 and -2.39; 400 epochs are not compared
     assert others[0].startswith("`mc_dropout_2016`: ")

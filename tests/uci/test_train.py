@@ -13,11 +13,10 @@ from bench.cli.main import main
 from bench.core.errors import ConfigError, DataCorrupt
 from bench.uci import scores as scores_module
 from bench.uci import train
-from bench.uci.data import METHODS as METHOD_NAMES
 from bench.uci.data import epochs_of, facts, standardise, validation
 from bench.uci.dropout import Batch, Network, Parts, keras_decay
-from bench.uci.scores import METRICS, scores, stored
-from bench.uci.train import FURTHER, run_set
+from bench.uci.scores import FURTHER, METHODS, METRICS, scores, stored
+from bench.uci.train import run_set
 from tests.data.small_sets import RATES, TAUS, how, small_yacht, values
 
 
@@ -138,7 +137,7 @@ def test_a_kill_costs_no_choice_that_was_made(made_up, tmp_path, monkeypatch):
     assert [list(one) for one in validated if len(one) == 4] == [[0, 1, 2, 3], [4, 5, 6, 7]]
 
 
-@pytest.mark.parametrize("method", train.METHODS)
+@pytest.mark.parametrize("method", METHODS)
 def test_what_is_stored_is_read(made_up, tmp_path, monkeypatch, method):
     first = run_set("yacht", method, 3, 0, how(tmp_path))
     assert set(first["metric"]) <= {*METRICS, *FURTHER}
@@ -201,21 +200,22 @@ def test_a_definition_has_data_settings_and_training_code(monkeypatch, tmp_path)
     def found(method):
         return train.definition("yacht", method, 40, 0, how(tmp_path))
 
-    before = {method: found(method) for method in train.METHODS}
+    before = {method: found(method) for method in METHODS}
     assert len(set(before.values())) == len(before)
-    for module in ("dropout", "dropout_loops", "noise_loops", "closed", "ensembles"):
+    for module in ("dropout", "dropout_loops", "noise_loops", "closed", "ensembles", "mean_field"):
         with monkeypatch.context() as patch:
             patch.setattr(getattr(train, module), "__file__", str(changed))
-            moved = {method for method in train.METHODS if found(method) != before[method]}
+            moved = {method for method in METHODS if found(method) != before[method]}
         dropout = {"mc_dropout_2018", "mc_dropout_2016", "network", "last_layer_laplace"}
-        assert moved == {"ensembles": {"deep_ensemble"}, "closed": {"last_layer_laplace"}}.get(module, dropout)
+        others = {"ensembles": {"deep_ensemble", "bayes_by_backprop"}, "mean_field": {"bayes_by_backprop"}}
+        assert moved == {**others, "closed": {"last_layer_laplace"}}.get(module, dropout)
     known = facts()["yacht"]
     for more in ({"sha256": "0" * 64}, {"taus": (1.0,)}, {"hidden": 7}):
         with monkeypatch.context() as patch:
             patch.setattr(train, "facts_of", lambda name, more=more: msgspec.structs.replace(known, **more))
-            assert all(found(method) != before[method] for method in train.METHODS)
+            assert all(found(method) != before[method] for method in METHODS)
     monkeypatch.setattr(train, "VERSION", 0)
-    assert all(found(method) != before[method] for method in train.METHODS)
+    assert all(found(method) != before[method] for method in METHODS)
 
 
 def test_run_trains_every_method_on_the_sets_that_are_there(made_up, tmp_path, monkeypatch, capsys):
@@ -227,10 +227,10 @@ def test_run_trains_every_method_on_the_sets_that_are_there(made_up, tmp_path, m
     assert len(list((tmp_path / "uci").glob("*.csv"))) == 1
     assert main(words) == 0
     text = capsys.readouterr().out
-    assert "5 of 6 to train: about " in text
+    assert "6 of 7 to train: about " in text
     assert "yacht, linear, 0 epochs, seed 0: RMSE" in text
     found = pd.concat(pd.read_csv(path) for path in (tmp_path / "uci").glob("*.csv"))
-    assert set(found["method"]) == set(train.METHODS)
+    assert set(found["method"]) == set(METHODS)
     assert set(found["split"]) == {0, 1}
     for more, problem in (
         (["mlp"], "unknown set or method of --group uci 'mlp'"),
@@ -275,7 +275,8 @@ def test_a_full_run_has_the_printed_epochs_of_each_set():
     assert epochs_of("protein-tertiary-structure", "mc_dropout_2016") == (40, 200, 2000)
     assert epochs_of("yacht", "deep_ensemble") == (40,)
     assert epochs_of("yacht", "linear") == (0,)
-    assert tuple(train.METHODS) == METHOD_NAMES
+    assert epochs_of("yacht", "bayes_by_backprop") == (40, 400)
+    assert epochs_of("kin8nm", "bayes_by_backprop") == (40,)  # of 8,192 rows
 
 
 def test_wrong_arguments_are_named(tmp_path):

@@ -10,10 +10,10 @@ from bench.core.text import Digits, counted, duration, listed
 from bench.judge.comparison import ALPHA, ENOUGH
 from bench.show.reasoning import p_text
 from bench.show.table import EMPTY, Measured, Number, Table
-from bench.uci.data import METHODS, epochs_of, expected_s, sets
+from bench.uci.data import epochs_of, expected_s, sets
 from bench.uci.published import printed, spread, tables
 from bench.uci.rules import RULES, TableFinding, audit_grid, audit_printed
-from bench.uci.scores import Run, stored
+from bench.uci.scores import METHODS, Run, stored
 from bench.uci.verdicts import (
     MARGIN_RUN,
     MARGIN_SHARE,
