@@ -80,7 +80,9 @@ def _uncertain(title: str, networks: Sequence[Scores]) -> Drawing:
     bayesian, plain = networks
     images, labels = pictures(DIGITS), bayesian["mnist/label"]
     rows = np.argsort(-bayesian["mnist/predictive_entropy"], kind="stable")[:SHOWN]
-    drawing = _titled(title, "Below: what its draws say, and (in brackets) an ordinary network. Blue: right", 5.9)
+    n_draws = int(bayesian["mnist/votes"][rows[0]].sum())
+    below = f"Below: votes of its {n_draws} draws, and (in brackets) an ordinary network's probability. Blue: right"
+    drawing = _titled(title, below, 5.9)
     panels = drawing.subplots(SHOWN // ACROSS, ACROSS).reshape(-1)
     for axes, row in zip(panels, rows, strict=False):
         show_image(axes, images[row] / np.float32(255))
@@ -104,7 +106,8 @@ def _votes(title: str, networks: Sequence[Scores]) -> Drawing:
     agree = _counts(scores["mnist/draws"], 0).max(axis=1)
     shown = [("A digit", DIGITS, 0), ("A digit", DIGITS, int(agree.argmin())), ("A letter", LETTERS, 0)]
     shown += [("Clothes", CLOTHES, row) for row in (0, 1)]
-    drawing = _titled(title, "Bars: networks that name each digit. Dark: at least 99 % sure", 4.8)
+    n_draws = len(scores["mnist/draws"])
+    drawing = _titled(title, f"Of {n_draws} networks, how many name each digit. Dark: at least 99 % sure", 4.8)
     panels = drawing.subplots(2, len(shown), sharey="row")
     for column, (name, kind, row) in enumerate(shown):
         show_image(panels[0, column], pictures(kind)[row] / np.float32(255))

@@ -148,15 +148,15 @@ def cold_rows() -> list[dict[str, float]]:
 
 
 def _beside(column: Column, found: list[tuple[str, dict[str, float]]]) -> list[str]:
-    """Say how well the posterior itself predicts, and which methods have a lower NLL."""
+    """Say how well the posterior itself predicts, and which methods have a lower NLL, as printed."""
     nll, detected = f"{DIGITS}/{NLL}", f"clothes/{AUROC}"
     own = quality_of_hmc(column)
     if not own:
         return []
-    better = [f"{title} ({one[nll]:.3f})" for title, one in found if one[nll] < own[nll]]
+    better = [f"{title} ({one[nll]:.3f})" for title, one in found if round(one[nll], 3) < round(own[nll], 3)]
     return [
         f"The posterior itself has an NLL of {own[nll]:.3f} and tells clothes with an AUROC of {own[detected]:.3f}. "
-        f"A lower NLL: {listed(better) or 'none'}."
+        f"Methods with a lower NLL: {listed(better) or 'none'}."
     ]
 
 
