@@ -277,7 +277,7 @@ def test_the_answer_counts_pairs_of_methods_whose_order_is_the_same(column, monk
     assert order == "Nearest: a (1.000), b (2.000) and c (3.000). Farthest: c (3.000), b (2.000) and a (1.000)."
     assert "with a lower NLL in 67 % of the pairs of methods (Kendall's tau 0.33" in digits
     assert "detection of clothes in 67 %" in clothes
-    assert own.endswith("an AUROC of 0.900. A lower NLL: a (1.000).")
+    assert own.endswith("an AUROC of 0.900. Methods with a lower NLL: a (1.000).")
 
 
 def test_figures_are_drawn_of_stored_columns_and_cold_chains(column, trainings, monkeypatch, tmp_path):
