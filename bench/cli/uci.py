@@ -18,7 +18,7 @@ from bench.show.figures.style import printed as as_file
 from bench.show.figures.style import style
 from bench.show.figures.uci import drawn
 from bench.show.screens.audit import finding_lines
-from bench.show.tables.uci import counts, csv_lines, folded, judged, method_of, uci_table
+from bench.show.tables.uci import counts, csv_lines, folded, judged, method_of, ours_table, uci_table
 from bench.show.terminal import Listing, Part, shown
 from bench.uci.data import epochs_of, expected_s, facts_of, fetch, load, sets, splits, where
 from bench.uci.published import author, printed, spread, tables
@@ -42,6 +42,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--from", dest="source", type=existing_folder, help="with --fetch: a local copy instead")
     parser.add_argument("--method", metavar="NAME", help="printed values that are compared with this method of ours")
     parser.add_argument("--all", action="store_true", help="every printed value, also of methods that ours has not")
+    parser.add_argument("--ours", action="store_true", help="our methods side by side, and HMC on split 0")
     parser.add_argument("--figure", type=given_path, metavar="FILE", help="draw reported values and ours, .svg or .png")
     add_results(parser)
     parser.add_argument("--json", action="store_true", help="print JSON")
@@ -67,7 +68,9 @@ def _uci(arguments: argparse.Namespace) -> int:
         return 0
     for row in rows if arguments.names or not arguments.method else ():
         print(shown(*_lines(row)))
-    if arguments.names or arguments.method or arguments.all:
+    if arguments.ours:
+        _ours(chosen, arguments)
+    elif arguments.names or arguments.method or arguments.all:
         print(shown(*_values(arguments, found)))
         print(shown(*_details(arguments.names, arguments.data_dir)))
     else:
@@ -76,6 +79,14 @@ def _uci(arguments: argparse.Namespace) -> int:
         print(shown(f"{len(printed())} printed values of {len(tables().columns)} columns; {mistakes} mistakes found"))
         print(shown("next: python -m bench audit data lists them; python -m bench uci SET compares a set's values"))
     return 0
+
+
+def _ours(names: Sequence[str], arguments: argparse.Namespace) -> None:
+    """Print the table of our methods on each set that has rows."""
+    for name in names:
+        table = ours_table(name, arguments.results, arguments.data_dir)
+        if table.rows or arguments.names:
+            print(shown("", table.title, table, "", table.explanation, *table.remarks))
 
 
 def _draw(arguments: argparse.Namespace) -> int:

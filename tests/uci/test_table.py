@@ -13,12 +13,14 @@ import bench
 from bench.cli import USAGE
 from bench.cli.main import main
 from bench.core.errors import ConfigError
+from bench.core.project import RESULTS
 from bench.judge.comparison import CONFIRMED
 from bench.judge.stats.rule import NOT_RUN, TOO_FEW
+from bench.posterior.reference import DENSITIES, QUANTILES
 from bench.show.figures.style import style
 from bench.show.figures.uci import drawn, lines
-from bench.show.tables.uci import NOT_TRAINED, uci_answer
-from bench.uci.data import epochs_of, expected_s, facts
+from bench.show.tables.uci import NOT_TRAINED, hmc_scores, uci_answer
+from bench.uci.data import epochs_of, expected_s, facts, load, where
 from bench.uci.published import author, printed, spread, tables
 from bench.uci.scores import METHODS, stored
 from bench.uci.verdicts import NOT_COMPARABLE
@@ -101,6 +103,41 @@ def test_a_screen_holds_the_values_of_a_set_or_method(root, capsys, monkeypatch)
     assert main(["uci", "bostonHousing", "--json", "--results", str(root)]) == 0
     (row,) = json.loads(capsys.readouterr().out)
     assert {one["outcome"] for one in row["values"] if one["column"] == "readme2018.grid"} == {CONFIRMED}
+
+
+def test_our_methods_stand_side_by_side_with_hmc_on_split_0(root, tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "120")
+    assert main(["uci", "bostonHousing", "--ours", "--results", str(root)]) == 0
+    text = capsys.readouterr().out
+    assert len(text.splitlines()) <= MOST_LINES
+    theirs = author()["grid2018", "bostonHousing", "rmse"]
+    mean, first = (f"{one:.4g}" for one in (spread("grid2018", "bostonHousing", "rmse").mean, theirs[0]))
+    assert re.search(rf"mc_dropout_2018 +4000 +{mean} \+- 0\.00\d+ \(5\) .* {first} ", text)
+    methods = re.findall(r"^(mc_dropout_\d+|linear|HMC) .*", text, flags=re.MULTILINE)
+    assert methods == ["mc_dropout_2018", "mc_dropout_2016", "mc_dropout_2016", "linear", "HMC"]
+    assert re.search(r"HMC \(split 0 alone\) +- +- +- +\S+ +-\d", text)
+    assert main(["uci", "yacht", "--ours", "--results", str(tmp_path / "nothing")]) == 0
+    text = capsys.readouterr().out
+    assert NOT_TRAINED in text
+    assert "HMC" not in text
+
+
+def test_hmc_has_the_scores_of_the_shipped_reference(tmp_path, monkeypatch):
+    with np.load(RESULTS / "posterior" / "boston.npz") as kept:
+        draws, logs = kept[QUANTILES].astype(np.float64), kept[DENSITIES].astype(np.float64)
+    found, remarks = hmc_scores("boston", tmp_path)
+    # tolerance: rounding of sums of eight
+    assert found["ll_mixture"] == pytest.approx(np.log(np.exp(logs).mean(axis=0)).mean(), rel=1e-12)
+    if where("bostonHousing") is not None:
+        rows = load("bostonHousing")
+        error = draws.mean(axis=(0, 2)) - rows.y[rows.splits[0].test]
+        # tolerance: targets are standardised in float32, and moved back
+        assert found["rmse"] == pytest.approx(np.sqrt(np.mean(error**2)), rel=1e-5)
+    assert remarks == [] or "rmse" not in found
+    monkeypatch.setattr("bench.show.tables.uci.where", lambda name, folder: None)
+    found, remarks = hmc_scores("boston", tmp_path)
+    assert set(found) == {"ll_mixture"}
+    assert remarks == ["no RMSE of HMC without the data: python -m bench uci bostonHousing --fetch"]
 
 
 def test_an_unknown_method_is_one_line(root, capsys):

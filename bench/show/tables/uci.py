@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import math
+import statistics
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from bench.core.text import Digits, counted, duration, listed
 from bench.judge.comparison import ALPHA, ENOUGH
+from bench.judge.samples import Samples
 from bench.show.reasoning import p_text
-from bench.show.table import EMPTY, Measured, Number, Table
-from bench.uci.data import epochs_of, expected_s, sets
+from bench.show.table import EMPTY, Entry, Measured, Number, Table
+from bench.uci.data import epochs_of, expected_s, sets, where
 from bench.uci.published import printed, spread, tables
 from bench.uci.rules import RULES, TableFinding, audit_grid, audit_printed
 from bench.uci.scores import METHODS, Run, stored
@@ -35,10 +38,18 @@ EXPLANATION = (
     "their number. distance: of the nearest number that prints so. sd?: judged by its size. r, by split, p: our "
     "numbers of each split beside the author's: correlation, mean difference, p of the corrected resampled t."
 )
+OURS_COLUMNS = ("method", "epochs", "RMSE", "LL", "RMSE, split 0", "LL, split 0")
+OURS_EXPLANATION = (
+    "RMSE, LL: mean over splits of each run, then mean and standard deviation of the runs and their number; LL: log-"
+    "likelihood of the mixture, nats a row. split 0: the same of this split alone, mean of the runs."
+)
+SHOWN = ("rmse", "ll_mixture")
+TASKS = {"bostonHousing": "boston", "concrete": "concrete"}  # of the reference posteriors, whose rows are split 0
 FIVE_RUNS = ("bostonHousing", "concrete", "energy", "yacht")  # get verdicts; the others one run, and a distance
 FLOOR = "linear"  # the method that is a closed form
 AGAIN = "mc_dropout_2018"  # the author's result of every split is known
 NOT_TRAINED = "Our methods are not trained yet; the commands below do it."
+FOUR = Digits(significant=4)
 SIGNED = Digits(significant=2, signed=True)
 
 
@@ -64,6 +75,41 @@ def uci_table(shown: Sequence[TableVerdict], every: Iterable[TableVerdict]) -> T
         NAME, TITLE, EXPLANATION, COLUMNS, [_row(one) for one in shown], list(_remarks(shown)), lines=csv_lines(every)
     )
     return table.without(["set"]) if len({one.printed.set for one in shown}) == 1 else table
+
+
+def ours_table(name: str, root: Path, data_dir: Path | None = None) -> Table:
+    """Return a row for each method of ours on a set, and one of HMC where there is a reference posterior."""
+    order = list(METHODS)
+    runs = {run: its for run, its in stored(root).items() if run.set == name and all(its.get(key) for key in SHOWN)}
+    rows: list[list[Entry]] = []
+    for run in sorted(runs, key=lambda one: (order.index(one.method), one.epochs)):
+        its = [runs[run][key] for key in SHOWN]
+        means = [Samples({seed: statistics.fmean(values.values()) for seed, values in one.items()}) for one in its]
+        firsts = [Number(statistics.fmean(values[0] for values in one.values()), FOUR) for one in its]
+        rows.append([run.method, str(run.epochs), *(Measured(one, FOUR) for one in means), *firsts])
+    remarks = [] if rows else [NOT_TRAINED]
+    if (task := TASKS.get(name)) is not None:
+        found, more = hmc_scores(task, root, data_dir)
+        entries = [Number(found[key], FOUR) if key in found else None for key in SHOWN]
+        rows.append(["HMC (split 0 alone)", EMPTY, None, None, *entries])
+        remarks += [f"HMC: the reference posterior of task '{task}', by the mean of its quantiles", *more]
+    return Table("uci_ours", f"Our methods on {name}", OURS_EXPLANATION, OURS_COLUMNS, rows, remarks)
+
+
+def hmc_scores(task: str, root: Path, data_dir: Path | None = None) -> tuple[dict[str, float], list[str]]:
+    """Return the scores of a reference posterior on the test rows of split 0, and what a reader must know of them.
+
+    Its log-likelihood is stored; without the set's file there is no RMSE.
+    """
+    from bench.posterior import reference, tasks  # here: few tables need PyTorch
+
+    known = tasks.task_named(task)
+    found = reference.find(task, known, root)
+    scores, remarks = {"ll_mixture": found.log_likelihood()}, reference.refusals(found)
+    if where(known.data, data_dir) is None:
+        return scores, [*remarks, f"no RMSE of HMC without the data: python -m bench uci {known.data} --fetch"]
+    error = found.quantiles().mean(axis=1) - tasks.load(known, data_dir).targets()
+    return {**scores, "rmse": math.sqrt((error**2).mean())}, remarks
 
 
 def folded(found: Iterable[TableVerdict]) -> list[TableVerdict]:
