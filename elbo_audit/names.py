@@ -20,7 +20,7 @@ _MEANS = r"mu|mean|loc|locs"
 _POSITIVE = ("sigma", "std", "scale", "scales")  # taken as they are, if all their numbers are positive
 _SCALES = {  # the name of the transform that makes sigma
     "rho": "softplus",
-    **dict.fromkeys(("log_sigma", "log_std", "log_scale", "logsigma"), "exp"),
+    **dict.fromkeys(("log_sigma", "log_std", "log_scale", "logsigma", "logstd", "logscale"), "exp"),
     **dict.fromkeys(("logvar", "log_var"), "exp of half"),
     **dict.fromkeys(_POSITIVE, "softplus"),
     "untransformed_scale": "softplus",  # of TensorFlow Probability

@@ -76,7 +76,7 @@ class ApproachManifest(TomlTable, frozen=True, kw_only=True):
     corrections: dict[str, RecipeChange] = msgspec.field(default_factory=dict)
     variants: dict[str, RecipeChange] = msgspec.field(default_factory=dict)
     cpu_float32_only: str = ""  # why neither another device nor reduced precision can be chosen; "" if they can
-    cost: Cost = Cost()
+    cost: Cost | None = None  # None: not stated
     known: dict[str, str] = msgspec.field(default_factory=dict)
     """Audit rules that `published` fails, each with the correction that mends it, or with the reason."""
 
@@ -92,8 +92,8 @@ class ApproachManifest(TomlTable, frozen=True, kw_only=True):
         """Return corrections and variants by name."""
         return {**self.corrections, **self.variants}
 
-    def cost_of(self, changes: Iterable[str]) -> Cost:
-        """Return the cost of a recipe with these changes: of the last change that has a cost, or of the approach."""
+    def cost_of(self, changes: Iterable[str]) -> Cost | None:
+        """Return the cost of a recipe with these changes: of the last change that has one, or of the approach."""
         known = [change for name in changes if (change := self.changes.get(name)) is not None]
         return [self.cost, *(change.cost for change in known if change.cost is not None)][-1]
 

@@ -16,10 +16,11 @@ from torch import Tensor
 import bench.interface as contract
 from bench.core import environment
 from bench.core.canonical import seal
-from bench.core.errors import Diverged, MissingFramework, check_known
+from bench.core.errors import ConfigError, Diverged, MissingFramework, check_known
 from bench.core.files import write_atomically
 from bench.core.metric_table import N_CLASSES
 from bench.core.project import RESULTS
+from bench.core.text import one_line
 from bench.interface import Approach, Posterior, Split
 from bench.measure.measuring import block_rows, categorical, draws_of
 from bench.measure.metrics.classification import accuracy
@@ -181,7 +182,8 @@ def fitted(column: Column, method: Method, chosen: Mapping[str, Value], seed: in
 
     Raises:
         Diverged: the loss or a matrix is no longer finite.
-        ConfigError, MissingFramework: see `built` and `Method.rows_for_kl`.
+        ConfigError: see `built` and `Method.rows_for_kl`; or a user's approach cannot train on the task's rows.
+        MissingFramework: see `built`.
     """
     approach = built(method, column.prior_sd, chosen)
     has_prior = any(field.name == "prior_std" for field in dataclasses.fields(approach))
@@ -192,6 +194,13 @@ def fitted(column: Column, method: Method, chosen: Mapping[str, Value], seed: in
         return approach.fit(train, task, FitAlone(seed, torch.device("cpu"), None, None))
     except (torch.linalg.LinAlgError, np.linalg.LinAlgError) as error:  # type: ignore[attr-defined]  # not in torch's types
         raise Diverged(f"linear algebra: {error}") from error
+    except (RuntimeError, ValueError, TypeError) as error:
+        if method.title != method.approach:  # one of methods.toml
+            raise
+        raise ConfigError(
+            f"{method.approach} does not fit rows of {task.n_inputs} numbers: {one_line(str(error))}; its `fit` must "
+            "make the network that the task asks for: n_inputs, hidden, n_outputs, weight_decay"
+        ) from error
 
 
 def built(method: Method, prior_sd: float, chosen: Mapping[str, Value]) -> Approach:

@@ -25,6 +25,7 @@ LIKE_DIGITS = "DI"  # letters that are also a way to write 0 and 1: many answers
 LETTERS, LETTERS_LIKE_DIGITS = "letters", "letters_like_digits"
 SHARES = (0.75, 0.9)  # of the digits that are answered, at equal coverage
 NEVER = MissingValue("never", "it is sure of no digit")
+FEW_LETTERS = MissingValue("n/a", "a short run has the first letters alone, and D and I cannot be left out")
 NO_ROWS = MissingValue("n/a", "its answers to each picture are not stored: run --lacking trains it again")
 
 SURE_OF, WRONG_OF_SURE, REFUSED = "sure", "wrong_of_sure", "refused"
@@ -51,15 +52,19 @@ def numbers_of_rows(scores: Scores) -> dict[str, float | MissingValue]:
     }
     if "mnist" not in sure:
         return {}
+    short: dict[str, float | MissingValue] = {}
     if LETTERS in sure:
         letters, like_digits = sure.pop(LETTERS), _like_digits()
         if len(letters) == len(like_digits):  # a short run measures fewer, and does not say which
             sure |= {LETTERS_LIKE_DIGITS: letters[like_digits], LETTERS: letters[~like_digits]}
+        else:
+            names = (SURE_OF, *map(accepted_at, SHARES))
+            short = {f"{of}/{name}": FEW_LETTERS for of in (LETTERS, LETTERS_LIKE_DIGITS) for name in names}
     hits = np.asarray(scores["mnist/predicted"] == scores["mnist/label"])
     found: dict[str, float | MissingValue] = {
         f"{name}/{SURE_OF}": float(_is_sure(values).mean()) for name, values in sure.items()
     }
-    return found | _of_digits(sure["mnist"], hits) | _at_equal_coverage(sure)
+    return short | found | _of_digits(sure["mnist"], hits) | _at_equal_coverage(sure)
 
 
 def _is_sure(values: FloatArray) -> BoolArray:

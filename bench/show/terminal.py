@@ -18,7 +18,7 @@ from rich.text import Text
 
 from bench.core.text import as_called, visible
 from bench.judge.results import without_commits
-from bench.show.table import MINE, Table
+from bench.show.table import MINE, Entry, Table
 
 GAP, NARROW_GAP = 2, 1  # spaces between two columns of a table; NARROW_GAP if the table is too wide with GAP
 SCREEN, LONGEST = 60, 90  # lines of a long table; a shorter one is whole, as nobody wants to ask again for a few lines
@@ -93,15 +93,20 @@ def page(table: Table) -> str:
     if _height(whole) <= LONGEST:
         return whole
     is_main = table.main or (lambda _: True)
-    rows = [row for row in table.rows if is_main(row) or table.text(row[0]).startswith(MINE)] or table.rows
+
+    def is_mine(row: Sequence[Entry]) -> bool:
+        return table.text(row[0]).startswith(MINE)
+
+    rows = [row for row in table.rows if is_main(row) or is_mine(row)] or table.rows
     says = f" ({table.main_says})" if len(rows) < len(table.rows) else ""
     same = _same(table.of_rows(rows))
     alike = f" The same in all: {'; '.join(f'{column} {same[column]}' for column in same)}." if same else ""
 
     def first(count: int) -> str:
-        part = table.of_rows(rows[:count]).without(same)
+        chosen = [row for place, row in enumerate(rows) if place < count or is_mine(row)]
+        part = table.of_rows(chosen).without(same)
         fits = _fit(_columns(narrowed(part, screen().width, NOWHERE)), screen().width, NOWHERE)
-        said = f"{count} of {len(table.rows)} rows{says}. --row TEXT shows those with this text, --all every row."
+        said = f"{len(chosen)} of {len(table.rows)} rows{says}. --row TEXT shows those with this text, --all every row."
         return brief(part if fits else part.without(part.spare), [said + alike], table.without(same))
 
     main = first(len(rows))

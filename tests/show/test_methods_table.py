@@ -4,6 +4,7 @@ import math
 import re
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from bench.cli import USAGE
@@ -11,6 +12,7 @@ from bench.cli.main import main
 from bench.core.store import Store
 from bench.judge.samples import Samples
 from bench.measure.metrics.shifts import STEPS, step_key
+from bench.plan.registry import manifest, of_group
 from bench.show.figures import methods
 from bench.show.figures.methods import LINE, front, label_heights
 from bench.show.figures.style import style
@@ -65,6 +67,14 @@ def test_a_row_has_its_place_the_interval_of_the_mean_and_its_costs():
     assert [ensemble[name] for name in ("training", "answer", "MB", "seeds")] == ["10.0", "5.00", "0.0200", "5"]
     assert rows["mlp corrected"]["training"] == "1.00"
     assert found.lines[0]["NLL half-width"] == pytest.approx(0.00196, abs=1e-5)
+
+
+def test_a_manifest_without_costs_has_none_in_the_table(monkeypatch):
+    entry = msgspec.structs.replace(manifest("deep_ensemble"), cost=None)
+    monkeypatch.setattr("bench.show.inputs.of_group", lambda group: {**of_group(group), "deep_ensemble": entry})
+    (found,) = methods_table(folder())
+    row = {row["method"]: row for row in shown_rows(found)}["deep_ensemble"]
+    assert [row[name][0] for name in ("training", "answer", "MB", "seeds")] == ["-", "-", "-", "5"]
 
 
 def test_one_seed_ranks_nothing_and_has_no_interval():

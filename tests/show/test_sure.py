@@ -12,7 +12,7 @@ from bench.show import sentences
 from bench.show.figures import sure as figure
 from bench.show.figures.style import printed, style
 from bench.show.inputs import Inputs
-from bench.show.row_numbers import numbers_of_rows
+from bench.show.row_numbers import FEW_LETTERS, numbers_of_rows
 from bench.show.sentences import MISSING, Sentence, filled, values
 from bench.show.tables.methods_answer import Beyond
 from bench.show.tables.registry import one_table
@@ -69,10 +69,10 @@ def test_scores_without_the_answers_to_each_picture_give_no_numbers():
     assert numbers_of_rows({"mnist/max_probability": np.ones(4, np.float16)}) == {}
 
 
-def test_a_short_run_says_nothing_of_letters():
+def test_a_short_run_says_that_it_has_too_few_letters():
     found = numbers_of_rows(rows("mnist", [0.1], label=0) | rows("letters", [0.1, 0.1, 0.1]))
-    assert found
-    assert not any(name.startswith("letters") for name in found)
+    of_letters = {name.partition("/")[2]: value for name, value in found.items() if name.startswith("letters/")}
+    assert of_letters == dict.fromkeys(("sure", "accepted@0.75", "accepted@0.9"), FEW_LETTERS)
 
 
 def made(monkeypatch, **networks):

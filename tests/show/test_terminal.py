@@ -20,9 +20,9 @@ from bench.judge.ablation.single_changes import MEASURING
 from bench.judge.stats.papers import load_papers
 from bench.show.screens.summary import tables_with
 from bench.show.screens.verdict import ROOM_FOR_P, summary_text
-from bench.show.table import Table
+from bench.show.table import MINE, Table
 from bench.show.tables.registry import TABLES
-from bench.show.terminal import PIPE, Listing, narrowed, shown, text
+from bench.show.terminal import LONGEST, PIPE, SCREEN, Listing, narrowed, page, shown, text
 from tests.gate_folders import folders
 from tests.tables import inputs
 
@@ -284,3 +284,13 @@ def test_the_program_that_was_called_is_named(place, terminal, monkeypatch, caps
     assert f"{called} run --help" in said
     assert other not in said.replace("python -m bench.judge", "")
     assert as_called("python -m benchmarks.throughput") == "python -m benchmarks.throughput"
+
+
+def test_a_long_table_keeps_the_rows_of_the_users_own_approaches(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "100")
+    rows = [[f"network {number}", str(number)] for number in range(LONGEST)] + [[f"{MINE}last", "x"]]
+    shown_rows = page(Table("t", "Title", "", ("approach", "accuracy"), rows)).splitlines()
+    assert len(shown_rows) <= SCREEN
+    assert any(line.startswith(f"{MINE}last") for line in shown_rows)
+    n_rows = sum(line.startswith(("network ", MINE)) for line in shown_rows)
+    assert any(line.startswith(f"{n_rows} of {LONGEST + 1} rows") for line in shown_rows)

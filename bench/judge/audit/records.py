@@ -121,7 +121,8 @@ def _are_all(draws: int, record: Record) -> bool:
     so only more than two are taken for networks.
     """
     known = manifests().get(record.approach)
-    return known is not None and draws == known.cost_of(record.recipe.split("+")[1:]).stored > 2
+    cost = None if known is None else known.cost_of(record.recipe.split("+")[1:])
+    return cost is not None and draws == cost.stored > 2
 
 
 def _predictions(records: Iterable[Record], store: Store) -> Iterator[Finding]:

@@ -104,6 +104,8 @@ def _row(inputs: Inputs, approach: str, recipe: str, plain: Sequence[Record], qu
 
 def _costs(entry: ApproachManifest, record: Record, plain: Record) -> dict[str, float]:
     cost, size = entry.cost_of(record.corrections), plain.model.n_weights
+    if cost is None:
+        return {}
     found = {
         "training": cost.training * len(record.epochs) / len(plain.epochs),
         "answer": cost.answer(record.timings.predict_draws or 1),
