@@ -234,7 +234,7 @@ def validation(train: RowNumbers) -> Split:
 def epochs_of(name: str, method: str) -> tuple[int, ...]:
     """Return how long a method is trained on a set: as printed, which is half as long for protein."""
     longest = facts_of(name).epochs
-    if method == "bayes_by_backprop":
+    if method in ("bayes_by_backprop", "ivon"):
         return (40, longest // 10) if facts_of(name).rows < FEW else (40,)
     return {"linear": (0,), "deep_ensemble": (40,)}.get(method, (40, longest // 10, longest))
 
@@ -245,10 +245,10 @@ def expected_s(name: str, method: str, epochs: int, passes: int = PASSES, n_spli
     rows, size = known.rows * TRAIN_SHARE, known.hidden * (known.features + 3)
     if method == "linear":
         return 0.0
-    if method == "deep_ensemble":  # five rates on four fifths of the rows, then one
-        return (n_splits or known.splits) * 5 * (5 * KEPT_SHARE + 1) * epochs * rows * size * 7e-10
-    if method == "bayes_by_backprop":  # nine settings likewise; twice the products, and a normal for each unit
-        return (n_splits or known.splits) * (9 * KEPT_SHARE + 1) * epochs * rows * size * 2.2e-9
+    batched = {"deep_ensemble": (5, 5, 0.7), "bayes_by_backprop": (9, 1, 2.2), "ivon": (9, 1, 1.2)}
+    if method in batched:  # settings that are tried on four fifths of the rows, networks of each, ns a product
+        tried, networks, ns = batched[method]
+        return (n_splits or known.splits) * networks * (tried * KEPT_SHARE + 1) * epochs * rows * size * ns * 1e-9
     n = {"mc_dropout_2018": len(known.drop_rates) * len(known.taus), "network": 1}.get(method, 0)
     seconds = (n * KEPT_SHARE + 1) * epochs * rows * size * 3.2e-10
     if method.startswith("mc_dropout"):

@@ -57,6 +57,7 @@ METHODS = {  # what each measures of a split
     "last_layer_laplace": (*METRICS, "tau", "prior_precision"),
     "deep_ensemble": (*METRICS, "learning_rate"),
     "bayes_by_backprop": (*METRICS, "learning_rate", "prior_scale"),
+    "ivon": (*METRICS, "learning_rate", "prior_scale"),
     "linear": tuple(METRICS),
 }
 

@@ -8,7 +8,7 @@
 - last_layer_laplace: the same final network, with a Gaussian over its last layer as `bench.uci.closed` has it; no row
   is held out, since the noise and the prior are those of the largest marginal likelihood
 - deep_ensemble: see `bench.uci.ensembles`; its learning rate is chosen on the last fifth
-- bayes_by_backprop: see `bench.uci.mean_field`; its rate and prior are chosen on the last fifth
+- bayes_by_backprop, ivon: see `bench.uci.mean_field` and `ivon`; rate and prior are chosen on the last fifth
 - linear: least squares in closed form; variance s^2 (1 + x' (X'X)^-1 x), s^2 by the degrees of freedom
 
 Files, in ROOT/uci: NAME.csv when all splits are done; before, the state of the networks, about once a minute, and after
@@ -33,7 +33,7 @@ from bench.core.environment import source_hash, usable_threads
 from bench.core.errors import ConfigError, Diverged, check_known
 from bench.core.files import is_there, read_file, remove, write_atomically
 from bench.core.text import duration
-from bench.uci import closed, dropout, dropout_loops, ensembles, mean_field
+from bench.uci import closed, dropout, dropout_loops, ensembles, ivon, mean_field
 from bench.uci.closed import last_layer_laplace, linear
 from bench.uci.data import PASSES, Regression, SetFacts, facts_of, load, validation
 from bench.uci.dropout import (
@@ -49,7 +49,8 @@ from bench.uci.dropout import (
     prepare,
 )
 from bench.uci.ensembles import Ensembles, best_rates
-from bench.uci.mean_field import GRID, BayesByBackprop, best_settings
+from bench.uci.ivon import Ivon
+from bench.uci.mean_field import BayesByBackprop, best_settings
 from bench.uci.scores import METHODS, METRICS, Fit, read_table, scores, tidy
 
 if TYPE_CHECKING:
@@ -149,7 +150,7 @@ def definition(name: str, method: str, epochs: int, seed: int, how: How) -> str:
     known = {key: value for key, value in msgspec.structs.asdict(all_facts).items() if key not in ignored}
     networks = [dropout, dropout_loops, noise_loops]
     others = {"linear": [], "last_layer_laplace": [*networks, closed], "deep_ensemble": [ensembles]}
-    others["bayes_by_backprop"] = [ensembles, mean_field]
+    others |= {"bayes_by_backprop": [ensembles, mean_field], "ivon": [ensembles, mean_field, ivon]}
     code = others.get(method, networks)
     numbers = [epochs, seed, _passes(method, how), how.splits or all_facts.splits]
     return digest([VERSION, known, method, numbers, source_hash([Path(str(one.__file__)) for one in code])])[:16]
@@ -179,7 +180,9 @@ class _Run(NamedTuple):
         if self.method == "deep_ensemble":
             return self._batched(Ensembles, ensembles.RATES, best_rates)
         if self.method == "bayes_by_backprop":
-            return self._batched(BayesByBackprop, GRID, best_settings)
+            return self._batched(BayesByBackprop, mean_field.GRID, best_settings)
+        if self.method == "ivon":
+            return self._batched(Ivon, ivon.GRID, best_settings)
         if self.method == "last_layer_laplace":
             rows = prepare(self.data, splits)
             batch, _ = self._networks("final", rows, [[NETWORK]] * len(splits))

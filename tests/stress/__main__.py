@@ -17,10 +17,9 @@ from bench.plan.recipes import profile
 from bench.plan.registry import manifest, manifests
 from bench.show.tables.render import render
 from tests.stress import determinism
-from tests.stress.fuzz.arguments import argument_targets
+from tests.stress.fuzz.arguments import argument_targets, folder_targets
 from tests.stress.fuzz.datafiles import data_targets, text_targets
 from tests.stress.fuzz.engine import fuzz
-from tests.stress.fuzz.folders import folder_targets
 from tests.stress.fuzz.stored import stored_targets
 from tests.stress.kills import kill_runs
 from tests.stress.planted import OUTCOMES, plant

@@ -1,4 +1,4 @@
-"""Deep ensembles and Bayes by Backprop: against plain PyTorch, choices by validation rows alone, kills, threads."""
+"""Deep ensembles, Bayes by Backprop and IVON: against plain PyTorch, choices by validation rows, kills, threads."""
 
 import numpy as np
 import pytest
@@ -12,6 +12,7 @@ from bench.uci import train
 from bench.uci.data import standardise, validation
 from bench.uci.dropout import Parts, prepare
 from bench.uci.ensembles import RATES, Ensembles, best_rates
+from bench.uci.ivon import Ivon
 from bench.uci.mean_field import GRID, SCALES, BayesByBackprop, best_settings
 from bench.uci.scores import scores
 from bench.uci.train import run_set
@@ -166,6 +167,80 @@ def test_bayes_by_backprop_has_the_best_setting_of_the_last_fifth_and_the_target
     assert {name: values(after, 1)[name] for name in chosen} == chosen
 
 
+def ivon_steps(made_up):
+    """Return an Ivon of three networks in float64 after four steps; and of the last, its start, rows and normals."""
+    rows = prepare(made_up, made_up.splits)
+    wide = Parts(*(np.concatenate([one, one, one], axis=1) for one in rows.train))  # 150 rows: two batches
+    members = Ivon(wide, 5, 2, [[(0.1, 1.0)], [(0.3, 1.0), (0.1, 3.0)]], torch.float64)
+    start = torch.tensor(members.arrays["parameters"][2])
+    orders = [one for epoch in range(2) for one in members.orders(epoch)[2].split(100)]
+    x, y = (torch.tensor(one[1]).double() for one in wide)
+    normals = torch.empty(4, 2, 27, dtype=torch.float64)
+    for step in range(4):
+        fill_normals(normals[step], stream_seed(2, "ivon weights", step + 1), torch.arange(2))
+    members.train(3)
+    members.train(1)
+    return members, start, [(x[rows], y[rows]) for rows in orders], normals[:, 1]
+
+
+def misfit(parameters, x, y):
+    """Return the mean of -log N(y; f(x), noise) of a network of 3 features and 5 units."""
+    first, bias, second, last, log_noise = parameters.split([15, 5, 5, 1, 1])
+    outputs = (x @ first.view(3, 5) + bias).relu() @ second + last
+    return -torch.distributions.Normal(outputs, log_noise.exp()).log_prob(y).mean()
+
+
+DAMPING = torch.tensor([3.0] * 15 + [1.0] * 5 + [5.0] * 5 + [1.0, 9.0], dtype=torch.float64) / 9 / 150  # of scale 3
+
+
+def test_ivon_is_the_papers_algorithm_1(made_up):
+    members, mean, batches, normals = ivon_steps(made_up)
+    momentum, curvature = torch.zeros(27), torch.ones(27, dtype=torch.float64)
+    for t, ((x, y), normal) in enumerate(zip(batches, normals, strict=True), 1):
+        variance = 1 / (150 * (curvature + DAMPING))
+        drawn = mean + variance.sqrt() * normal
+        gradient = torch.func.grad(misfit)(drawn, x, y)
+        found = gradient * (drawn - mean) / variance
+        momentum = 0.9 * momentum + 0.1 * gradient
+        correction = 0.5 * 0.001**2 * (curvature - found) ** 2 / (curvature + DAMPING)
+        curvature = 0.999 * curvature + 0.001 * found + correction
+        step = (momentum / (1 - 0.9**t) + DAMPING * mean) / (curvature + DAMPING)
+        mean = mean - 0.1 * (1 + DAMPING) * step
+    # tolerance: rounding of four steps
+    np.testing.assert_allclose(members.arrays["parameters"][2], mean, rtol=1e-9, atol=1e-10)
+    # tolerance: as above
+    np.testing.assert_allclose(members.arrays["second"][2], curvature, rtol=1e-9)
+    drawn, variance = members.predict(Parts(members.parts.x[:, :3], members.parts.y[:, :3]), 2)
+    normals = torch.empty(2, 26, dtype=torch.float64)
+    fill_normals(normals, stream_seed(2, "mean field weights", 1), torch.arange(2))
+    sd = (150 * (curvature + DAMPING)) ** -0.5
+    first, bias, second, last = (mean[:26] + sd[:26] * normals[1]).split([15, 5, 5, 1])
+    expected = (torch.tensor(members.parts.x[1, :3]).double() @ first.view(3, 5) + bias).relu() @ second + last
+    # tolerance: as above
+    np.testing.assert_allclose(drawn[2, 1], expected, rtol=1e-8, atol=1e-9)
+    # tolerance: as above
+    np.testing.assert_allclose(variance[2], (2 * mean[-1]).exp(), rtol=1e-9)
+
+
+def test_ivon_is_that_of_its_authors_package(made_up, monkeypatch):
+    package = pytest.importorskip("ivon")
+    members, start, batches, normals = ivon_steps(made_up)
+    parameters = [torch.nn.Parameter(one.clone()) for one in start.split([15, 5, 5, 1, 1])]
+    dampings = [float(one[0]) for one in DAMPING.split([15, 5, 5, 1, 1])]
+    groups = [{"params": [one], "weight_decay": d} for one, d in zip(parameters, dampings, strict=True)]
+    optimizer = package.IVON(groups, lr=0.1, ess=150, hess_init=1.0, beta1=0.9, beta2=0.999)
+    for (x, y), normal in zip(batches, normals, strict=True):
+        left = list(normal.split([15, 5, 5, 1, 1]))
+        with monkeypatch.context() as patch:
+            patch.setattr(torch, "randn", lambda n, left=left, **_: left.pop(0))
+            with optimizer.sampled_params(train=True):
+                optimizer.zero_grad()
+                misfit(torch.cat(parameters), x, y).backward()
+        optimizer.step()
+    # tolerance: rounding of four steps
+    np.testing.assert_allclose(members.arrays["parameters"][2], torch.cat(parameters).detach(), rtol=1e-9, atol=1e-10)
+
+
 def test_a_mean_field_network_that_diverged_is_never_the_best():
     parts = Parts(np.ones((1, 4, 2), np.float32), np.ones((1, 4), np.float32))
     members = BayesByBackprop(parts, 3, 0, [[(0.03, 1.0), (0.01, SCALES[1]), (0.003, 1.0)]])
@@ -175,7 +250,8 @@ def test_a_mean_field_network_that_diverged_is_never_the_best():
 
 
 @pytest.mark.parametrize(
-    ("method", "made", "count"), [("deep_ensemble", Ensembles, 50), ("bayes_by_backprop", BayesByBackprop, 18)]
+    ("method", "made", "count"),
+    [("deep_ensemble", Ensembles, 50), ("bayes_by_backprop", BayesByBackprop, 18), ("ivon", Ivon, 18)],
 )
 def test_networks_go_on_after_a_kill_with_the_threads_they_were_given(
     made_up, tmp_path, monkeypatch, method, made, count

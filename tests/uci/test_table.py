@@ -190,7 +190,7 @@ def test_the_sentences_count_mistakes_outcomes_and_floors(root, tmp_path):
     assert "target column (naval's turbine) (8 columns)" in mistakes
     assert "energy -1.063, naval-propulsion-plant 4.491 and yacht -1.063" in caps
     seconds = [expected_s("yacht", method, epochs) for method in METHODS for epochs in epochs_of("yacht", method)]
-    assert len(seconds) == 16  # three lengths of four methods, two of Bayes by Backprop, one of the others
+    assert len(seconds) == 18  # three lengths of four methods, two of Bayes by Backprop and IVON, one of the others
     assert re.fullmatch(r"One run of every method .* of one quiet core; 5 runs of bostonHousing, .* take .*\.", hours)
     # rmse of readme2018.bo is 2.83, of the others 2.80; -2.40 and -2.39; 400 epochs are not compared
     assert others[0].startswith("`mc_dropout_2016`: ")

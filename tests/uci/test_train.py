@@ -202,12 +202,13 @@ def test_a_definition_has_data_settings_and_training_code(monkeypatch, tmp_path)
 
     before = {method: found(method) for method in METHODS}
     assert len(set(before.values())) == len(before)
-    for module in ("dropout", "dropout_loops", "noise_loops", "closed", "ensembles", "mean_field"):
+    for module in ("dropout", "dropout_loops", "noise_loops", "closed", "ensembles", "mean_field", "ivon"):
         with monkeypatch.context() as patch:
             patch.setattr(getattr(train, module), "__file__", str(changed))
             moved = {method for method in METHODS if found(method) != before[method]}
         dropout = {"mc_dropout_2018", "mc_dropout_2016", "network", "last_layer_laplace"}
-        others = {"ensembles": {"deep_ensemble", "bayes_by_backprop"}, "mean_field": {"bayes_by_backprop"}}
+        fields = {"bayes_by_backprop", "ivon"}
+        others = {"ensembles": {"deep_ensemble", *fields}, "mean_field": fields, "ivon": {"ivon"}}
         assert moved == {**others, "closed": {"last_layer_laplace"}}.get(module, dropout)
     known = facts()["yacht"]
     for more in ({"sha256": "0" * 64}, {"taus": (1.0,)}, {"hidden": 7}):
@@ -227,7 +228,7 @@ def test_run_trains_every_method_on_the_sets_that_are_there(made_up, tmp_path, m
     assert len(list((tmp_path / "uci").glob("*.csv"))) == 1
     assert main(words) == 0
     text = capsys.readouterr().out
-    assert "6 of 7 to train: about " in text
+    assert "7 of 8 to train: about " in text
     assert "yacht, linear, 0 epochs, seed 0: RMSE" in text
     found = pd.concat(pd.read_csv(path) for path in (tmp_path / "uci").glob("*.csv"))
     assert set(found["method"]) == set(METHODS)
@@ -275,7 +276,7 @@ def test_a_full_run_has_the_printed_epochs_of_each_set():
     assert epochs_of("protein-tertiary-structure", "mc_dropout_2016") == (40, 200, 2000)
     assert epochs_of("yacht", "deep_ensemble") == (40,)
     assert epochs_of("yacht", "linear") == (0,)
-    assert epochs_of("yacht", "bayes_by_backprop") == (40, 400)
+    assert epochs_of("yacht", "bayes_by_backprop") == epochs_of("yacht", "ivon") == (40, 400)
     assert epochs_of("kin8nm", "bayes_by_backprop") == (40,)  # of 8,192 rows
 
 
