@@ -20,6 +20,7 @@ from bench.core.errors import BenchError, ConfigError, StoreError
 from bench.core.files import check_writable, write_atomically
 from bench.core.precision import check_device, check_gpu
 from bench.core.project import usual_results
+from bench.core.store import Store
 from bench.judge.gate.baseline import repeats, run_fresh
 from bench.judge.gate.config import GATE, MORE, Gate, load_gate, write_starter
 from bench.judge.gate.judge import FAIL, GateReport, judge, unusable
@@ -85,6 +86,8 @@ def _gate(arguments: argparse.Namespace) -> int:
     gate = load_gate(arguments.gate or GATE)
     gate = gate.with_more() if arguments.more else gate
     _check(arguments, gate)
+    if arguments.more and arguments.results is None and arguments.fresh is None:
+        raise ConfigError(f"{MORE_OPTION} without --results; give the folder of the first seeds, which the gate names")
     with contextlib.ExitStack() as temporary:
         return _judge(arguments, gate, temporary)
 
@@ -143,6 +146,8 @@ def _check(arguments: argparse.Namespace, gate: Gate) -> None:
         return
     check_device(gate.device)
     check_gpu(gate.precision, gate.device)
+    if damaged := [problem.reason for problem in Store(arguments.baseline).all_records()[1]]:
+        raise ConfigError(f"--baseline: {damaged[0]}; remove it and make it again with `run` ({len(damaged)} such)")
     if problems := unusable(gate, arguments.baseline):
         every = [one.name for one in gate.trained_runs]
         of = {why: "every trained run" if names == every else ", ".join(names) for why, names in problems.items()}

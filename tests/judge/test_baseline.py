@@ -217,6 +217,10 @@ def lose_seed(gate, baseline):
     next(baseline.records.glob("toy_bbb/*seed7__*")).unlink()
 
 
+def cut_seed(gate, baseline):
+    next(baseline.records.glob("toy_bbb/*seed7__*")).write_text("{")
+
+
 def lose_approach(gate, baseline):
     shutil.rmtree(baseline.records / "toy_bbb")
 
@@ -229,6 +233,7 @@ def share_seed(gate, baseline):
     ("change", "more", "message"),
     [
         (lose_seed, [], f"the baseline has 7 of 8 seeds (of {TOY_TRAINED_RUN})"),
+        (cut_seed, [], "seed7__"),
         (lose_approach, [], f"no baseline records (of {TOY_TRAINED_RUN})"),
         (share_seed, ["--more"], f"fresh seeds that the baseline lacks (of {TOY_TRAINED_RUN})"),
     ],
@@ -240,6 +245,13 @@ def test_a_baseline_that_does_not_fit_is_told_before_the_run(tmp_path, change, m
     assert main(["gate", "--gate", str(path), "--baseline", str(baseline.root), *more]) == USAGE
     (line,) = capsys.readouterr().err.splitlines()
     assert message in line
+
+
+def test_more_seeds_need_the_folder_of_the_first(tmp_path, monkeypatch, capsys):
+    path, _, baseline, _ = folders(tmp_path)
+    monkeypatch.setattr("bench.cli.gate.run_fresh", never)
+    assert main(["gate", "--gate", str(path), "--baseline", str(baseline.root), "--more"]) == USAGE
+    assert "give the folder of the first seeds" in capsys.readouterr().err
 
 
 def test_a_baseline_of_another_profile_is_told_before_the_run(tmp_path, monkeypatch, capsys):
