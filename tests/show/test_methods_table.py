@@ -96,6 +96,12 @@ def test_the_table_of_clothes_is_printed_and_written_with_the_others(tmp_path, c
     assert "--write also writes this table" in capsys.readouterr().err
 
 
+def test_records_that_no_manifest_names_are_said_where_there_is_no_table(tmp_path, capsys):
+    Store(tmp_path).write(made("my_cnn", "published", 0, 0.07, 1, 10))
+    assert main(["table", "methods", "--results", str(tmp_path), "--baseline", "none"]) == USAGE
+    assert "--approach-path gives the manifests of its my_cnn" in capsys.readouterr().err
+
+
 def test_only_mine_shows_the_users_methods(tmp_path, capsys):
     own, baseline = Store(tmp_path / "own"), Store(tmp_path / "baseline")
     baseline.write(made("mlp", "corrected", 0, 0.07, 1, 10))

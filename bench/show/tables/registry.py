@@ -14,7 +14,7 @@ from bench.judge.ablation.effects import effects
 from bench.judge.audit.documents import DOCUMENTS, audit_documents
 from bench.judge.audit.libraries.audited import library_audits
 from bench.judge.stats.papers import load_papers
-from bench.plan.registry import group_of
+from bench.plan.registry import group_of, manifests
 from bench.show.inputs import Inputs
 from bench.show.table import Table
 from bench.show.tables import lists, uci
@@ -208,7 +208,9 @@ def one_table(inputs: Inputs, name: str) -> Table:
         return found[name]
     if found:
         raise unknown_name("table", name, found)
-    raise ConfigError(f"no table '{name}' can be made from {inputs.store.root}; {kind.remedy}")
+    others = {record.approach for record in inputs.store.all_records()[0]} - set(manifests())
+    theirs = f"; --approach-path gives the manifests of its {', '.join(sorted(others))}" if others else ""
+    raise ConfigError(f"no table '{name}' can be made from {inputs.store.root}; {kind.remedy}{theirs}")
 
 
 def _made(kind: TableKind, inputs: Inputs) -> list[Table]:
