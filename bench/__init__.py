@@ -13,8 +13,8 @@ from bench.core.project import VERSION
 
 if TYPE_CHECKING:
     from bench.api import distance, evaluate, figure, fit, predict, records, table, task_rows
+    from bench.posterior.scoring import score
     from bench.run.own import ModuleApproach, NetworkPosterior, load_state, loader, row_dropout, seeded, state_of
-    from bench.run.scoring import score
     from elbo_audit import audit_pyro, audit_torch
 
 __version__ = VERSION
@@ -26,7 +26,7 @@ __all__ = [
 _MODULES = {
     **dict.fromkeys(__all__, "bench.run.own"),
     **dict.fromkeys(("distance", "evaluate", "figure", "fit", "predict", "records", "table", "task_rows"), "bench.api"),
-    "score": "bench.run.scoring",
+    "score": "bench.posterior.scoring",
     **dict.fromkeys(("audit_pyro", "audit_torch"), "elbo_audit"),
 }
 

@@ -1,6 +1,6 @@
 """The functions of `import bench`, for notebooks. docs/your-approach.md has examples.
 
-Nothing here writes a file (`bench.score` is in `bench.run.scoring`). `fit` trains one network to look at.
+Nothing here writes a file (`bench.score` is in `bench.posterior.scoring`). `fit` trains one network to look at.
 """
 
 from __future__ import annotations

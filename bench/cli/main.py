@@ -50,7 +50,7 @@ COMMANDS = {
     "uci": Command("judge", "uci:add", "the UCI regression sets: splits, printed values, mistakes"),
     "posterior": Command("judge", "posterior:add", "the true posteriors of small networks: list, make, check"),
     "new": Command("yours", "new:add", "start an approach of your own: two files that pass every check"),
-    "score": Command("yours", "score:add", "give saved predictions of your trained model a row in the tables"),
+    "score": Command("yours", "data:add_score", "give saved predictions of your trained model a row in the tables"),
     "predict": Command("yours", "predict:add", 'ask trained networks about a picture: the digit, or "I don\'t know"'),
     "data": Command("more", "data:add", "the data sets: list, fetch, verify, export"),
     "completion": Command("more", "words:add", "for bash or zsh: what completes commands, options and names"),

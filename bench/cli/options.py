@@ -191,8 +191,9 @@ def add_selection(parser: argparse.ArgumentParser) -> None:
     """Add the options that choose trained runs."""
     parser.add_argument("approaches", nargs="*", metavar="APPROACH", help="command list names them")
     parser.add_argument("--all", action="store_true", help="every approach of the documents, and of --approach-path")
-    groups = (*GROUPS, "uci", "posterior-digits", "posterior-mnist14-sd1")
-    text = f"every approach of a group: {', '.join(groups)}; the last three with `run`; uci takes sets, methods"
+    tasks = ("digits", "mnist14-sd1", "boston", "concrete")
+    groups = (*GROUPS, "uci", *(f"posterior-{name}" for name in tasks))
+    text = f"every approach of a group: {', '.join(groups)}; the last five with `run`; uci takes sets, methods"
     parser.add_argument("--group", choices=groups, metavar="GROUP", help=text)
     parser.add_argument("--recipe", action="append", default=[], help="published, corrected, published+CHANGE")
     parser.add_argument("--protocol", action="append", default=[], help=" or ".join(PROTOCOLS))

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import itertools
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 from bench.cli import FAILED, INCOMPLETE
 from bench.cli.options import existing_folder, given_folder, given_path, say, warn, whole
 from bench.core.errors import ConfigError, StoreError
 from bench.core.files import write_atomically
-from bench.core.project import OWN
+from bench.core.project import OWN, RESULTS
 from bench.core.text import THREE, WHOLE, Digits, duration
-from bench.posterior.columns import Column, methods
+from bench.posterior.columns import Column, Lines, is_given
 from bench.posterior.reference import (
     ALL,
     EVERY,
@@ -90,7 +91,8 @@ def _posterior(given: argparse.Namespace) -> int:
     if given.check is not None:
         return _check(given, task_named(given.check))
     if given.methods is not None:
-        print(text(_distances(_column(given.methods, given), warn)))
+        column = _column(given.methods, given)
+        print(text(columns_table(column, _beside_shipped(column))))
         return 0
     if tasks or given.all:
         return _make(given, tasks or all_tasks())
@@ -111,9 +113,9 @@ def run_group(arguments: argparse.Namespace) -> int:
     known = f"{duration(seconds)} of CPU expected" if seconds else "no time is known"
     tell(f"{name}: {known}" + (f"; without one: {'; '.join(unknown)}" if seconds and unknown else ""))
     found = train_all(column, arguments.approaches, tell, arguments.seeds)
-    print(text(_distances(column, warn)))
+    print(text(columns_table(column, found)))
     done = {key for key, one in found.items() if not one.why}
-    wanted = itertools.product(arguments.approaches or methods(), arguments.seeds)
+    wanted = itertools.product(arguments.approaches or column.methods, arguments.seeds)
     return 0 if done.issuperset(wanted) else INCOMPLETE
 
 
@@ -123,8 +125,13 @@ def _column(name: str, given: argparse.Namespace) -> Column:
     return Column.of(name, task_named(name), results, given.data_dir)
 
 
-def _distances(column: Column, tell: Callable[[str], None]) -> Table:
-    return columns_table(column, methods(), column.stored(tell))
+def _beside_shipped(column: Column) -> Lines:
+    """Return the lines of a column; those of models that are trained already, beside the shipped methods."""
+    found = column.stored(warn)
+    if not any(is_given(name) for name, _ in found):
+        return found
+    own, shipped = {name for name, _ in found}, dataclasses.replace(column, path=RESULTS / FOLDER / column.path.name)
+    return found | {key: one for key, one in shipped.stored(_nothing).items() if key[0] not in own}
 
 
 def _nothing(text: str) -> None:

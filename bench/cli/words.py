@@ -115,7 +115,7 @@ def _names() -> dict[str, Callable[[], Iterable[str]]]:
     plain |= {"device": ("cpu", "cuda"), "recipe": recipes, "document": DOCUMENTS, "data_set": ALL_NAMES}
     found: dict[str, Callable[[], Iterable[str]]] = {name: partial(iter, words) for name, words in plain.items()}
     found |= dict.fromkeys(("approach", "approaches", "gate init"), manifests)
-    found |= dict.fromkeys(("posterior tasks", "posterior check"), all_tasks)
+    found |= dict.fromkeys(("posterior tasks", "posterior check", "score task"), all_tasks)
     found["audit what"] = lambda: (*PARTS, *manifests())
     found["uci names"] = sets
     found["table name"] = lambda: itertools.chain.from_iterable(kind.questions() for kind in TABLES)

@@ -8,16 +8,19 @@ that diverged has a line too, which says why; what a missing package left out ha
 from __future__ import annotations
 
 import itertools
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache, cached_property, partial
 from pathlib import Path
 
 import msgspec
+import torch
 
-from bench.core.canonical import digest, unseal
-from bench.core.errors import ConfigError, StoreError
-from bench.core.files import is_there, read_file
+from bench.core import environment
+from bench.core.canonical import digest, seal, unseal
+from bench.core.errors import ConfigError, Diverged, StoreError
+from bench.core.files import is_there, read_file, write_atomically
 from bench.core.records import Provenance
 from bench.core.toml import Text, TomlTable, read_toml
 from bench.posterior.reference import FOLDER, Reference, find
@@ -27,8 +30,9 @@ FILE = Path(__file__).with_name("methods.toml")
 SCHEMA = 1
 LARGEST = 16 << 20  # bytes of a file of lines; a line has 5 kB
 MOST_ROUNDED = 0.01  # share by which whole rows may change the weight of a KL
+NOT_RETRAINED = " (not retrained)"  # ends the name of a model that is trained already
 HMC = "hmc"  # the line of the reference itself: how well it predicts
-NLL, ACCURACY, AUROC = "nll", "accuracy", "auroc predictive entropy"
+NLL, ACCURACY, AUROC, RMSE = "nll", "accuracy", "auroc predictive entropy", "rmse"
 
 Value = float | int | str | bool
 Tell = Callable[[str], None]
@@ -79,6 +83,20 @@ class Trained(msgspec.Struct, frozen=True):
     made: Provenance
 
 
+Lines = Mapping[tuple[str, int], Trained]
+"""Lines by name and seed."""
+
+
+def given_name(name: str) -> str:
+    """Return the method's name of a model that is trained already: it is measured once, and no place ranks it."""
+    return f"{name}{NOT_RETRAINED}"
+
+
+def is_given(name: str) -> bool:
+    """Return whether a method is a model that was trained already."""
+    return name.endswith(NOT_RETRAINED)
+
+
 def quality_of_hmc(column: Column) -> Mapping[str, float]:
     """Return how well the reference itself predicts, SET/METRIC; nothing if it was not measured."""
     found = column.stored(lambda _: None)
@@ -95,14 +113,9 @@ def stored_columns(results: Path) -> list[Column]:
 
 
 @cache
-def methods() -> Mapping[str, Method]:
-    """Return the methods by name; raises ConfigError if methods.toml cannot be used."""
-    return read_toml(FILE, dict[str, Method], "methods of the columns", "restore it from the repository")
-
-
-def method_named(name: str) -> Method:
-    """Return a method of methods.toml; for another name, the approach of this name as it is, with 100 draws."""
-    return methods().get(name) or Method(title=name, approach=name, draws=100, values={}, choices={})
+def methods() -> Mapping[str, Mapping[str, Method]]:
+    """Return the methods by name, of each kind of task; raises ConfigError if methods.toml cannot be used."""
+    return read_toml(FILE, dict[str, dict[str, Method]], "methods of the columns", "restore it from the repository")
 
 
 @dataclass(frozen=True)
@@ -114,7 +127,7 @@ class Column:
     load: Callable[[], TaskData]  # a table of what is stored needs no rows
     reference: Reference
     path: Path
-    prior_sd: float  # of every weight and bias
+    prior_sd: float  # of every weight and bias; of a regression, whose methods learn whitened parameters, 1
 
     @cached_property
     def data(self) -> TaskData:
@@ -126,10 +139,10 @@ class Column:
         """Return the column of a task.
 
         Raises:
-            ConfigError: there is no reference, or the task's prior is not the same for all weights.
+            ConfigError: there is no reference, or a classification's prior is not the same for all weights.
             StoreError: see `reference.find`.
         """
-        sds = {*task.weight_sds, *task.bias_sds}
+        sds = {*task.weight_sds, *task.bias_sds} if task.kind == "classification" else {1.0}
         if len(sds) > 1:
             raise ConfigError(
                 f"task '{name}' has no single prior for all weights and biases, which most methods need; "
@@ -139,15 +152,40 @@ class Column:
         path = results / FOLDER / f"{name}-methods.jsonl"
         return cls(name, task, partial(load, task, data_dir), reference, path, sds.pop())
 
+    @property
+    def methods(self) -> Mapping[str, Method]:
+        """Return the methods of tasks of this kind, by name."""
+        return methods()[self.task.kind]
+
+    def method(self, name: str) -> Method:
+        """Return a method; for another name, the approach of this name as it is, with 100 draws."""
+        return self.methods.get(name) or Method(title=name, approach=name, draws=100, values={}, choices={})
+
     def definition(self, method: Method | None = None) -> str:
         """Return a hash of all that decides a method's numbers, or the reference's, but code and seed."""
         untitled = HMC if method is None else msgspec.structs.replace(method, title="")
         return digest([self.task.definition, self.reference.about.arrays, untitled])
 
+    def line(self, name: str, chosen: dict[str, Value], seed: int, measure: Callable[[], dict[str, float]]) -> Trained:
+        """Return what `measure` finds, or why the training diverged, as a line of the file."""
+        start = time.process_time()
+        try:
+            metrics, why = measure(), ""
+        except Diverged as error:
+            metrics, why = {}, str(error)
+        seconds = time.process_time() - start
+        made = msgspec.structs.replace(environment.describe(torch.get_num_threads()), measured=environment.now())
+        definition = self.definition(None if name == HMC else self.method(name))
+        return Trained(SCHEMA, definition, name, seed, chosen, metrics, seconds, why, made)
+
+    def write(self, found: Lines) -> None:
+        """Replace the file; raises StoreError if it cannot be written."""
+        write_atomically(self.path, b"".join(map(seal, found.values())), self.path.parent)
+
     def stored(self, warn: Tell) -> dict[tuple[str, int], Trained]:
         """Return the trained methods of today's definitions by name and seed; `warn` is told of each damaged line."""
         found = {}
-        definition = cache(lambda name: self.definition(None if name == HMC else method_named(name)))
+        definition = cache(lambda name: self.definition(None if name == HMC else self.method(name)))
         for line in read_file(self.path, LARGEST).splitlines() if is_there(self.path) else []:
             try:
                 one = unseal(line, Trained, f"a line of {self.path}", SCHEMA, "it is trained again")

@@ -20,8 +20,15 @@ from bench.core.locks import Busy, lock
 from bench.core.row_scores import Scores
 from bench.core.score_files import scores_hash
 from bench.interface import Split
-from bench.posterior.diagnostics import effective_size, split_r_hat
-from bench.posterior.distance import Floats, joint_log_loss, mixture_log_density, mixture_quantiles, normal_log_density
+from bench.posterior.distance import (
+    Floats,
+    effective_size,
+    joint_log_loss,
+    mixture_log_density,
+    mixture_quantiles,
+    normal_log_density,
+    split_r_hat,
+)
 from bench.posterior.gradient import Target
 from bench.posterior.hmc import Chains, sample
 from bench.posterior.network import Network

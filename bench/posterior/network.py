@@ -80,12 +80,13 @@ class Network:
             start = end
         return views
 
-    def outputs(self, weights: Weights, x: Tensor) -> Tensor:
-        """Return logits or means of rows x [B, n], [C, B, K]."""
+    def outputs(self, weights: Weights, x: Tensor, kept: Tensor | None = None) -> Tensor:
+        """Return logits or means of rows x [B, n], [C, B, K]; kept [C, B, H] multiplies the hidden units."""
         flowing = x.to(weights.layers[0][0]).expand(len(weights.layers[0][0]), -1, -1)
         for depth, (matrix, bias) in enumerate(weights.layers):
             if depth:
                 flowing = flowing.relu() if self.activation == "relu" else flowing.tanh()
+                flowing = flowing if kept is None else flowing * kept
             flowing = flowing @ matrix.mT + bias[:, None]
         return flowing
 

@@ -4,47 +4,27 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 
-import msgspec
 import numpy as np
 import torch
 from torch import Tensor
 
 import bench.interface as contract
-from bench.core import environment
-from bench.core.canonical import seal
 from bench.core.errors import ConfigError, Diverged, MissingFramework, check_known
-from bench.core.files import write_atomically
 from bench.core.metric_table import N_CLASSES
 from bench.core.project import RESULTS
 from bench.core.text import one_line
 from bench.interface import Approach, Posterior, Split
 from bench.measure.measuring import block_rows, categorical, draws_of
-from bench.measure.metrics.classification import accuracy
-from bench.measure.metrics.ood import auroc
-from bench.measure.metrics.uncertainty import entropy
 from bench.plan.registry import load_class, manifests
-from bench.posterior.columns import (
-    ACCURACY,
-    AUROC,
-    HMC,
-    NLL,
-    SCHEMA,
-    Column,
-    Method,
-    Tell,
-    Trained,
-    Value,
-    method_named,
-    methods,
-)
-from bench.posterior.compare import compared
+from bench.posterior import regression
+from bench.posterior.columns import NLL, Column, Method, Tell, Trained, Value
 from bench.posterior.distance import Floats, log_mean
-from bench.posterior.reference import FOLDER, JOINT
-from bench.posterior.tasks import DIGITS, TaskData
+from bench.posterior.reference import FOLDER, LOG_LIKELIHOOD
+from bench.posterior.scoring import numbers, with_reference
+from bench.posterior.tasks import DIGITS
 from bench.run.own import FitAlone
 
 CHOICE_SEED, HELD_OUT = 1000, 5  # the run seed of the choice; one training row in HELD_OUT is held out for it
@@ -63,22 +43,21 @@ def train_all(column: Column, names: list[str], tell: Tell, seeds: Sequence[int]
         ConfigError: an unknown name, or a weight of the KL that the rows do not allow.
         StoreError: the file cannot be written.
     """
-    found = column.stored(tell)
-    check_known("method or approach", [*methods(), *manifests()], *names)
-    if (HMC, 0) not in found:
-        found[HMC, 0] = _line(column, None, HMC, {}, 0, partial(quality_of_reference, column))
-        _write(column, found)
-    for name in names or methods():
-        method, missing = method_named(name), [seed for seed in seeds if (name, seed) not in found]
+    approaches = manifests() if column.task.kind == "classification" else {}
+    check_known("method or approach", [*column.methods, *approaches], *names)
+    found = with_reference(column, column.stored(tell))
+    column.write(found)
+    for name in names or column.methods:
+        method, missing = column.method(name), [seed for seed in seeds if (name, seed) not in found]
         if not missing:
             continue
         try:
             chosen = _chosen_before(found, name) or best_of(column, method)
             for seed in missing:
                 train = partial(measured, column, method, chosen, seed)
-                found[name, seed] = one = _line(column, method, name, chosen, seed, train)
-                _write(column, found)
-                tell(f"{method.title}, seed {seed}: {one.why or described(one.metrics)}")
+                found[name, seed] = one = column.line(name, chosen, seed, train)
+                column.write(found)
+                tell(f"{method.title}, seed {seed}: {one.why or _described(column, one.metrics)}")
         except (Diverged, MissingFramework) as error:
             tell(f"{method.title} is not trained: {error}")
     return found
@@ -92,8 +71,8 @@ def expected(column: Column, names: list[str], seeds: Sequence[int]) -> tuple[fl
     found = column.stored(_nothing)
     shipped = dataclasses.replace(column, path=RESULTS / FOLDER / column.path.name).stored(_nothing)
     total, unknown = 0.0, []
-    for name in names or methods():
-        method, missing = method_named(name), sum((name, seed) not in found for seed in seeds)
+    for name in names or column.methods:
+        method, missing = column.method(name), sum((name, seed) not in found for seed in seeds)
         times = [one.seconds for source in (found, shipped) for (given, _), one in source.items() if given == name]
         n_choices = len(method.grid()) if _chosen_before(found, name) is None else 1
         if missing and times:
@@ -107,43 +86,15 @@ def _nothing(text: str) -> None:
     """Say nothing."""
 
 
+def _described(column: Column, metrics: Mapping[str, float]) -> str:
+    """Return the two numbers of a trained method that a watcher wants."""
+    rows, metric = column.reference.main
+    quality = NLL if rows == DIGITS else LOG_LIKELIHOOD
+    return f"{metric} {metrics[f'{rows}/{metric}']:.4f} on {rows}, {quality} {metrics[f'{rows}/{quality}']:.4f}"
+
+
 def _chosen_before(found: Mapping[tuple[str, int], Trained], name: str) -> dict[str, Value] | None:
     return next((one.chosen for (given, _), one in found.items() if given == name), None)
-
-
-def _line(
-    column: Column,
-    method: Method | None,
-    name: str,
-    chosen: dict[str, Value],
-    seed: int,
-    measure: Callable[[], dict[str, float]],
-) -> Trained:
-    start = time.process_time()
-    try:
-        metrics, why = measure(), ""
-    except Diverged as error:
-        metrics, why = {}, str(error)
-    seconds = time.process_time() - start
-    made = msgspec.structs.replace(environment.describe(torch.get_num_threads()), measured=environment.now())
-    return Trained(SCHEMA, column.definition(method), name, seed, chosen, metrics, seconds, why, made)
-
-
-def _write(column: Column, found: Mapping[tuple[str, int], Trained]) -> None:
-    write_atomically(column.path, b"".join(map(seal, found.values())), column.path.parent)
-
-
-def quality_of_reference(column: Column) -> dict[str, float]:
-    """Return how well the reference predicts, as `quality`, and its joint log-loss."""
-    tiny = np.finfo(np.float16).smallest_subnormal  # its probabilities are kept in half precision
-    probs = {name: np.maximum(column.reference.predictive(name), tiny) for name in column.reference.sets}
-    found = quality(column.data, {name: np.log(one)[None] for name, one in probs.items()})
-    return found | {f"{DIGITS}/{JOINT}": column.reference.about.joint_log_loss}
-
-
-def described(metrics: Mapping[str, float]) -> str:
-    """Return the two numbers of a trained method that a watcher wants."""
-    return f"total variation {metrics[f'{DIGITS}/total variation']:.4f} on digits, NLL {metrics[f'{DIGITS}/{NLL}']:.4f}"
 
 
 def best_of(column: Column, method: Method) -> dict[str, Value]:
@@ -167,6 +118,8 @@ def best_of(column: Column, method: Method) -> dict[str, Value]:
 def _held_out_nll(column: Column, method: Method, chosen: dict[str, Value], kept: Split, left_out: Split) -> float:
     """Return infinity where the fit diverges."""
     try:
+        if column.task.kind == "regression":
+            return regression.nll(column, method, chosen, CHOICE_SEED, kept, left_out)
         return _nll(fitted(column, method, chosen, CHOICE_SEED, kept), method, left_out)
     except Diverged:
         return math.inf
@@ -220,26 +173,13 @@ def built(method: Method, prior_sd: float, chosen: Mapping[str, Value]) -> Appro
 
 
 def measured(column: Column, method: Method, chosen: Mapping[str, Value], seed: int) -> dict[str, float]:
-    """Train with one seed and return SET/METRIC: distances, and what they are compared with."""
+    """Train with one seed and return SET/METRIC, see `scoring.numbers`."""
+    if column.task.kind == "regression":
+        return numbers(column, regression.predictions(column, method, chosen, seed))
     posterior = fitted(column, method, chosen, seed, column.data.train)
-    logs = {name: log_probabilities(posterior, method.draws, split) for name, split in column.data.sets.items()}
-    rows = compared(column.reference, column.data, {name: np.exp(values) for name, values in logs.items()})
-    found = {f"{row.set}/{row.metric}": row.value for row in rows}
-    return found | quality(column.data, logs)
-
-
-def quality(data: TaskData, logs: Mapping[str, Floats]) -> dict[str, float]:
-    """Return NLL and accuracy of the digits, and how well the entropy tells each other set from them.
-
-    logs: log-probabilities by set, [S, B, K].
-    """
-    means = {name: log_mean(values) for name, values in logs.items()}
-    labels, doubts = data.sets[DIGITS].y.numpy(), {name: entropy(mean) for name, mean in means.items()}
-    found = {
-        f"{DIGITS}/{NLL}": float(-means[DIGITS][np.arange(len(labels)), labels].mean()),
-        f"{DIGITS}/{ACCURACY}": accuracy(np.exp(means[DIGITS]), labels),
-    }
-    return found | {f"{name}/{AUROC}": auroc(doubts[DIGITS], doubts[name]) for name in means if name != DIGITS}
+    return numbers(
+        column, {name: log_probabilities(posterior, method.draws, split) for name, split in column.data.sets.items()}
+    )
 
 
 def log_probabilities(posterior: Posterior, n_draws: int, split: Split) -> Floats:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -54,26 +54,7 @@ def score(
     *,
     profile: str = "full",
 ) -> Path:
-    """Measure a trained model as a run measures its own, and write its records, for rows in tables; return their file.
-
-    `predict` gets all images of a set at once: MNIST's test digits, letters, clothes, noise, and digits turned and
-    moved. Of S draws, draw s should be one network for all images of a set. One with noise of its own for each image,
-    such as dropout, is found out, and has no spread of accuracies over draws.
-
-    Args:
-        predict: takes images, float32 [n, 28, 28] in [0, 1] (Gaussian noise: also outside); returns the probabilities
-            of the digits 0 to 9, [n, 10] of one draw or [S, n, 10] of S draws, as an array of NumPy, PyTorch or any
-            library whose arrays NumPy reads; better their logs, which do not round to 0.
-        name: what tables call the model, no approach's name. A name that is scored again replaces its records, all
-            at once: if this process is killed, either all are the old ones, or all the new ones.
-        results: folder for the records; `python -m bench table choice --results FOLDER` has a row.
-        data_dir: folder with the data sets, looked at first.
-        profile: full, or smoke for the first 128 images of each set.
-
-    Raises:
-        ConfigError: a name, profile or predictions that cannot be used; the error says what is allowed.
-        StoreError: the folder cannot be written.
-    """
+    """See `bench.score`: `predict` gets MNIST's images; return the file of the records."""
     model = _prepared(name, Path(results), None if data_dir is None else Path(data_dir), profile)
     model.store.check_writable()  # before the model predicts
     load, seconds = environment.OtherLoad(torch.get_num_threads()), {}
@@ -101,7 +82,10 @@ def export(folder: Path, data_dir: Path | None, profile: str) -> Path:
 def score_file(path: Path, name: str, results: Path, data_dir: Path | None, profile: str) -> Path:
     """Measure the predictions of a file for the images of `export`; write, return and raise as `score` does."""
     model = _prepared(name, results, data_dir, profile)
-    found = _read(path, model.images)
+    found = _Predictions()
+    given = stored_predictions(path, model.images, images_hash(model.images))
+    for each, split in model.images.items():
+        found.add(each, as_array(each, given[each]), len(split))
     model.store.check_writable()
     return model.written(found, Timings(valid=True))
 
@@ -111,34 +95,35 @@ def _images(data_dir: Path | None, profile: str) -> dict[str, Split]:
     return images(profile_of(profile), SEED, data_dir)
 
 
-def _prepared(name: str, results: Path, data_dir: Path | None, profile: str) -> _Model:
-    """Check name and profile."""
+def check_name(name: str) -> None:
+    """Raise ConfigError if tables cannot call a model so."""
     if not NAME.fullmatch(name) or name in manifests():
         allowed = "a name that no approach has, up to 100 letters, digits, '_', '-' and '.'"
         raise ConfigError(f"name '{one_line(name, 100)}' cannot be used; give {allowed}")
+
+
+def _prepared(name: str, results: Path, data_dir: Path | None, profile: str) -> _Model:
+    """Check name and profile."""
+    check_name(name)
     return _Model(name, Store(results), profile, data_dir, _images(data_dir, profile))
 
 
-def _read(path: Path, found: Mapping[str, Split]) -> _Predictions:
-    """Return the predictions of a file; raises ConfigError."""
+def stored_predictions(path: Path, names: Collection[str], rows_hash: str) -> Scores:
+    """Return the predictions of a file by name, which are of the rows with this hash; raises ConfigError."""
     try:
         given = read_arrays(path, "", None, LARGEST_FILE)
     except BROKEN as error:
-        why = f"cannot be read ({one_line(reason(error), 200)}); write it by numpy.savez(FILE, hash=..., mnist=...)"
+        why = f"cannot be read ({one_line(reason(error), 200)}); write it by numpy.savez(FILE, hash=..., NAME=...)"
         raise ConfigError(f"{path} {why}") from error
-    if given.keys() != {HASH, *found}:
-        names = ", ".join(sorted(given)) or "nothing"
-        raise ConfigError(f"{path} has {names}; give '{HASH}' and one array for each of {', '.join(found)}, no other")
-    hashed, wanted = one_line(str(given[HASH]), 64), images_hash(found)
-    if hashed != wanted:
+    if given.keys() != {HASH, *names}:
+        found = ", ".join(sorted(given)) or "nothing"
+        raise ConfigError(f"{path} has {found}; give '{HASH}' and one array for each of {', '.join(names)}, no other")
+    if (hashed := one_line(str(given[HASH]), 64)) != rows_hash:
         raise ConfigError(
-            f"{path} has hash {hashed}, not that of today's images, {wanted}; run `data export`, predict its images in "
-            f"their order, and store its array '{HASH}' with the predictions"
+            f"{path} has hash {hashed}, not that of today's images, {rows_hash}; run `data export`, predict its images "
+            f"in their order, and store its array '{HASH}' with the predictions"
         )
-    read = _Predictions()
-    for each, split in found.items():
-        read.add(each, as_array(each, given[each]), len(split))
-    return read
+    return {name: given[name] for name in names}
 
 
 @dataclass

@@ -11,8 +11,7 @@ from scipy import stats
 
 from bench.core.errors import StoreError
 from bench.posterior import distance
-from bench.posterior.diagnostics import effective_size, split_r_hat
-from bench.posterior.distance import agreement, joint_log_loss, total_variation, wasserstein
+from bench.posterior.distance import effective_size, joint_log_loss, split_r_hat, wasserstein
 from bench.posterior.gradient import Target
 from bench.posterior.hmc import sample
 from bench.posterior.network import Network
@@ -210,7 +209,7 @@ def test_the_size_of_an_autoregressive_process(rho):
 def test_few_numbers_at_a_time_are_all_of_them(monkeypatch):
     values = ar1(0.5, 2, 20, 12, 2)
     whole = split_r_hat(values), effective_size(values)
-    monkeypatch.setattr("bench.posterior.diagnostics.NUMBERS", 5)
+    monkeypatch.setattr("bench.posterior.distance.NUMBERS", 5)
     assert split_r_hat(values.view(2, 20, 3, 4)).flatten().tolist() == close(whole[0].tolist())
     assert effective_size(values.view(2, 20, 3, 4)).flatten().tolist() == close(whole[1].tolist())
 
@@ -226,10 +225,12 @@ DRAW = np.random.default_rng(0)
 def test_predictives_that_are_known():
     first = np.array([[0.5, 0.25, 0.25], [0.0, 1.0, 0.0], [0.25, 0.5, 0.25]])
     second = np.array([[0.25, 0.5, 0.25], [0.0, 0.0, 1.0], [0.25, 0.5, 0.25]])
-    assert agreement(first, second) == pytest.approx(1 / 3, rel=1e-15)  # tolerance: one rounding
-    assert total_variation(first, second) == pytest.approx((0.25 + 1 + 0) / 3, rel=1e-15)  # tolerance: one rounding
-    assert agreement(first, first) == 1
-    assert total_variation(first, first) == 0
+    assert distance.agreement(first, second) == pytest.approx(1 / 3, rel=1e-15)  # tolerance: one rounding
+    assert distance.total_variation(first, second) == pytest.approx(
+        (0.25 + 1 + 0) / 3, rel=1e-15
+    )  # tolerance: one rounding
+    assert distance.agreement(first, first) == 1
+    assert distance.total_variation(first, first) == 0
 
 
 @pytest.mark.parametrize(("n", "m"), [(1, 1), (4, 4), (3, 7), (200, 30)])

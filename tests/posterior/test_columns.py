@@ -12,7 +12,7 @@ import torch
 
 from bench.core.errors import ConfigError, Diverged, MissingFramework
 from bench.interface import Categorical, Split
-from bench.posterior import columns, tasks, training
+from bench.posterior import columns, scoring, tasks, training
 from bench.posterior.columns import Column, Method
 from bench.show.figures import posterior as figures
 from bench.show.figures.style import style
@@ -46,8 +46,7 @@ def column(tmp_path):
 def trainings(column, monkeypatch):
     """Two methods, one of which needs nothing; return what is trained."""
     known = {"one": method(), "two": method(title="two", choices={"epochs": [1, 2]})}
-    for module in (columns, training, tables):
-        monkeypatch.setattr(module, "methods", lambda: known)
+    monkeypatch.setattr(columns, "methods", lambda: {"classification": known})
     found, plain = [], training.measured
 
     def counted(*given):
@@ -217,7 +216,7 @@ def test_an_approach_of_ones_own_is_a_row_by_its_name(column, trainings, monkeyp
     found = training.train_all(column, ["mine"], lambda text: None, range(2))
     assert column.stored(lambda text: None) == found
     assert {name for name, _ in found} == {"hmc", "mine"}
-    assert columns_table(column, columns.methods(), found).texts()[0][0] == "mine"
+    assert columns_table(column, found).texts()[0][0] == "mine"
     assert tables.distances(column) == {"columns": 1, "columns_near": 0, "tv_floor": 0.0, "tv_mine": 0.5}
     with pytest.raises(ConfigError, match="plane"):
         training.train_all(column, ["plane"], lambda text: None, range(2))
@@ -233,7 +232,7 @@ def test_another_reference_trains_again(column, trainings):
 def test_metrics_are_those_of_the_mean_prediction(column):
     probs = {name: np.full((2, N, 10), 0.1) for name in ("digits", "clothes")}
     probs["digits"][0, :, 0], probs["digits"][1, :, 0] = 0.19, 0.01  # mean .1, which a mean of logarithms is not
-    found = training.quality(column.data, {name: np.log(value) for name, value in probs.items()})
+    found = scoring.quality(column.data, {name: np.log(value) for name, value in probs.items()})
     assert found["digits/nll"] == close(np.log(10))
     assert found["clothes/auroc predictive entropy"] == 0.5  # equal entropies
 
@@ -241,14 +240,14 @@ def test_metrics_are_those_of_the_mean_prediction(column):
 def test_a_refused_reference_ranks_nothing_and_nothing_is_at_its_floor(column, trainings, monkeypatch):
     found = training.train_all(column, [], lambda text: None, range(2))
     monkeypatch.setattr("bench.show.tables.columns.refusals", lambda reference: ["R-hat is too large"])
-    table = columns_table(column, columns.methods(), found)
+    table = columns_table(column, found)
     assert [row[1] for row in table.texts()[:-1]] == ["-", "-"]
     assert "The reference is refused: R-hat is too large" in table.remarks
 
 
 def test_the_table_ranks_what_is_beyond_the_floor(column, trainings):
     found = training.train_all(column, [], lambda text: None, range(2))
-    table = columns_table(column, columns.methods(), found)
+    table = columns_table(column, found)
     assert table.columns == ["method", "place", "digits", "clothes", "joint", "NLL", "AUROC"]
     *rows, last = table.texts()
     assert {row[0] for row in rows} == {"one", "two"}
@@ -257,7 +256,7 @@ def test_the_table_ranks_what_is_beyond_the_floor(column, trainings):
     assert last[-3:] == ["2.10", "2.30", "0.500"]  # the first: of `made`
     one = found["one", 0]
     near = msgspec.structs.replace(one, metrics={**one.metrics, "digits/total variation": 0.0})
-    first, *_ = columns_table(column, columns.methods(), {("one", 0): near}).texts()
+    first, *_ = columns_table(column, {("one", 0): near}).texts()
     assert list(first[:2]) == ["one", "at the floor"]
 
 

@@ -11,7 +11,7 @@ import torch
 from scipy import stats
 
 from bench.posterior import hmc
-from bench.posterior.diagnostics import effective_size
+from bench.posterior.distance import effective_size
 from bench.posterior.gradient import Target
 from bench.posterior.hmc import sample
 from bench.posterior.network import Network

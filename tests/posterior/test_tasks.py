@@ -1,21 +1,28 @@
-"""The tasks and methods: rows as they are fixed, small images, priors; what is wrong ends in one line."""
+"""The tasks: rows as they are fixed, small images, priors; a regression's methods, and models that are scored."""
 
 import re
 import sys
 
 import numpy as np
 import pytest
+import torch
 from msgspec import structs
 
+import bench
 from bench.cli import USAGE
 from bench.cli.main import main
 from bench.core.errors import ConfigError, DataCorrupt, MissingFramework
 from bench.data.splits import load_split
+from bench.interface import Split
 from bench.plan.registry import manifests
-from bench.posterior import columns, tasks
+from bench.posterior import columns, regression, tasks, training
+from bench.posterior.gradient import Target
+from bench.posterior.network import Network
 from bench.posterior.tasks import Rows, rows_hash
+from bench.show.tables.columns import columns_answer, columns_table
 from bench.uci.data import load as uci
 from tests.close import close
+from tests.posterior import test_reference as known
 from tests.posterior.test_columns import method
 
 TASKS = tasks.all_tasks()
@@ -149,16 +156,139 @@ def test_a_weight_of_the_kl_that_whole_rows_cannot_have_is_refused():
     assert method(kl_weight=500.0).rows_for_kl(1000) == 2
     with pytest.raises(ConfigError, match="give 500"):
         method(kl_weight=469.0).rows_for_kl(1000)
-    assert all(one.rows_for_kl(1000) == close(1000 / one.kl_weight) for one in columns.methods().values())
+    assert all(
+        one.rows_for_kl(1000) == close(1000 / one.kl_weight) for one in columns.methods()["classification"].values()
+    )
 
 
 def test_methods_are_known_approaches_and_every_task_with_one_prior_has_a_group(capsys):
-    assert {one.approach for one in columns.methods().values()} <= set(manifests())
+    assert {one.approach for one in columns.methods()["classification"].values()} <= set(manifests())
     assert main(["run", "--group", "posterior"]) == USAGE
     names = set(re.findall(r"'posterior-(.*?)'", capsys.readouterr().err))
-    assert names == {name for name, one in tasks.all_tasks().items() if len({*one.weight_sds, *one.bias_sds}) == 1}
+    known = tasks.all_tasks().items()
+    assert names == {
+        name for name, one in known if one.kind == "regression" or len({*one.weight_sds, *one.bias_sds}) == 1
+    }
 
 
 def test_a_prior_by_layer_is_refused(tmp_path):
     with pytest.raises(ConfigError, match="no single prior for all weights"):
         columns.Column.of("mnist14-layers", tasks.all_tasks()["mnist14-layers"], tmp_path, None)
+
+
+def test_a_scored_model_stands_beside_the_shipped_methods_by_function_and_by_file(tmp_path, capsys):
+    pytest.importorskip("sklearn")
+
+    def predict(x):
+        return torch.from_numpy(x[:, 20:30]).double().softmax(1).numpy()
+
+    file = bench.score(predict, "mine", tmp_path / "by function", task="digits")
+    answers = {name: predict(split.x.numpy()) for name, split in bench.task_rows("digits").sets.items()}
+    expected = {f"{row.set}/{row.metric}": row.value for row in bench.distance(answers, "digits").itertuples()}
+    column = columns.Column.of("digits", TASKS["digits"], tmp_path / "by function", None)
+    found = column.stored(lambda text: None)["mine (not retrained)", 0].metrics
+    assert {key: found[key] for key in expected} == close(expected)
+    assert found["digits/nll"] > 1
+    assert main(["posterior", "--methods", "digits", "--results", str(tmp_path / "by function")]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    (mine,), (shipped,) = ([line for line in lines if line.startswith(name)] for name in ("mine (not", "MC dropout"))
+    assert re.match(r"mine \(not\s+-\s", mine)  # no place
+    assert "+-" in shipped  # of several seeds
+
+    assert main(["data", "export", "--task", "digits", "--to", str(tmp_path)]) == 0
+    with np.load(tmp_path / "digits.npz") as exported:
+        saved = {name: predict(exported[name]) for name in TASKS["digits"].sets if name != "train"}
+        saved["hash"] = exported["hash"]
+    words = ["score", str(tmp_path / "saved.npz"), "--name", "mine", "--task", "digits", "--results", str(tmp_path)]
+    np.savez(tmp_path / "saved.npz", **saved)
+    assert main(words) == 0
+    assert "digits, agreement: " in capsys.readouterr().out
+    by_file = columns.Column.of("digits", TASKS["digits"], tmp_path, None).stored(lambda text: None)
+    assert by_file["mine (not retrained)", 0].metrics == found
+    assert file.name == "digits-methods.jsonl"
+    for change, told in (
+        ({"hash": np.array("0")}, "has hash 0"),
+        ({"digits": np.eye(10)[[1] * 797]}, "joint log-loss would be inf"),
+    ):
+        np.savez(tmp_path / "saved.npz", **saved | change)
+        assert main(words) == 2
+        assert told in capsys.readouterr().err
+
+
+# the methods of a regression
+
+
+def test_a_regressions_energy_is_that_of_the_reference():
+    split = Split("train", torch.rand(9, 3), torch.rand(9), torch.arange(9))
+    network = Network(3, 4, 1, kind="regression", log_noise_mean=-1.0, weight_sds=(0.6, 0.5))
+    z = torch.randn(5, network.n_parameters)
+    found = regression.Fit(network, split, {}, 1, 0).energy(z).double()
+    expected = Target(network, split.x, split.y).energy_and_gradient(z)[0]
+    moved = found - expected
+    # tolerance: float32 sums of nine squares over a variance down to exp(-8); what is left is a constant
+    assert (moved - moved.mean()).abs().max() < 1e-4 * expected.abs().max()
+
+
+@pytest.mark.parametrize(
+    ("approach", "values", "width"),
+    [
+        ("map", {"steps": 500, "learning_rate": 0.05}, 0.0),
+        ("mean_field", {"steps": 1000, "learning_rate": 0.05}, 1.0),
+        ("sghmc", {"epochs": 5000, "batch_size": 8, "friction": 1.0, "keep_every": 1, "learning_rate": 0.1}, 1.0),
+    ],
+)
+def test_methods_find_a_posterior_that_is_known(approach, values, width):
+    """A linear model with a fixed noise of 1 and orthogonal inputs: independent normals with precision 8 + 1."""
+    x = torch.tensor([[1.0 - 2 * (row >> bit & 1) for bit in range(3)] for row in range(8)])
+    y = x @ torch.tensor([1.0, -0.5, 0.2]) + 0.3
+    network = Network(3, 0, 1, kind="regression", log_noise_mean=0.0, log_noise_sd=1e-6)
+    given = method(approach=approach, values=values, draws=20_000)
+    z = regression.draws(network, given, {}, 0, Split("train", x, y, torch.arange(8)))[:, :4].double()
+    means = torch.cat([x, torch.ones(8, 1)], 1).mT @ y / 9
+    # tolerance: 2,500 correlated draws are worth a few hundred; in all four numbers, 6 of their standard errors
+    assert (z.mean(0) - means).abs().max() < 0.3 / 3
+    assert z.std(0, correction=0).mean().item() == pytest.approx(width / 3, abs=0.2 / 3)  # tolerance: as above
+
+
+def test_laplace_draws_the_last_layer_from_its_conditional_and_dropout_drops_units():
+    x = torch.linspace(-1, 1, 20)[:, None]
+    network = Network(1, 2, 1, kind="regression", log_noise_mean=-1.0)
+    fit = regression.Fit(network, Split("train", x, x[:, 0].sin(), torch.arange(20)),
+                         {"steps": 50, "learning_rate": 0.05, "dropout": 0.25}, 4000, 0)  # fmt: skip
+    mode, drawn = regression.METHODS["map"](fit), regression.METHODS["laplace"](fit)
+    moved = (drawn - mode)[:, -4:-1].double()
+    assert (drawn[:, :-4] == mode[:, :-4]).all()
+    weights = network.weights(mode)
+    hidden = torch.cat([(x @ weights.layers[0][0][0].mT + weights.layers[0][1][0]).relu(), torch.ones(20, 1)], 1)
+    precision = (hidden.mT @ hidden / weights.log_noise.exp() ** 2 + torch.eye(3)).double()
+    whitened = moved @ torch.linalg.cholesky(precision)
+    # tolerance: 6 standard errors of the second moments of 4,000 normals, sqrt(2 / 4000)
+    assert (whitened.mT @ whitened / 4000 - torch.eye(3)).abs().max() < 6 * (2 / 4000) ** 0.5
+    dropped = regression.METHODS["dropout"](fit)
+    share = (dropped[:, -4:-2] == 0).double().mean().item()
+    assert share == pytest.approx(0.25, abs=6 * (0.25 * 0.75 / 8000) ** 0.5)  # tolerance: 6 standard errors
+    assert len(dropped[:, -4:-2].unique(dim=0)) == 4
+    assert (dropped[:, :-4] == dropped[0, :-4]).all()
+
+
+def test_a_regression_has_a_column(tmp_path, monkeypatch):
+    values = {"steps": 2, "learning_rate": 0.01}
+    drop = method(title="drop", approach="dropout", draws=3, values=values, choices={"dropout": [0.1, 0.5]})
+    two = {"map": method(title="MAP", approach="map", values=values, choices={}), "dropout": drop}
+    monkeypatch.setattr(columns, "methods", lambda: {"regression": two})
+    task, path = structs.replace(TASKS["boston"], n_hidden=3), tmp_path / "boston-methods.jsonl"
+    column = columns.Column("boston", task, lambda: known.data("test"), known.regression(), path, 1.0)
+    found = training.train_all(column, [], lambda text: None, range(2))
+    assert found["dropout", 0].chosen["dropout"] in (0.1, 0.5)
+    table = columns_table(column, found)
+    assert table.columns == ["method", "place", "Wasserstein-1", "LL - HMC", "joint", "RMSE"]
+    *rows, last = table.texts()
+    assert {row[0] for row in rows} == {"MAP", "drop"}
+    assert last[2] == "0.250"
+    own = known.regression().log_likelihood()
+    by_title = {row[0]: row for row in rows}
+    seeds = [found["map", seed].metrics["test/log-likelihood"] - own for seed in range(2)]
+    assert float(by_title["MAP"][3].split()[0]) == pytest.approx(np.mean(seeds), rel=0.01)  # tolerance: three digits
+    assert "Of 2 methods" in columns_answer(column)[0]
+    with pytest.raises(ConfigError, match="unknown method"):
+        training.train_all(column, ["mlp"], lambda text: None, [0])

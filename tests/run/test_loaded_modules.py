@@ -76,7 +76,7 @@ def n_lines(names: set[str]) -> int:
 
 MOST_MODULES, MOST_LINES, MOST_CALLED = 85, 10_000, 60
 AFTER = ("bench.judge", "bench.show", "bench.api", "bench.run.remote", "bench.cli.table", "bench.cli.ending")
-AFTER += ("bench.run.scoring", "bench.measure.given", "bench.cli.score", "bench.run.own", "bench.cli.new")
+AFTER += ("bench.run.scoring", "bench.measure.given", "bench.cli.data", "bench.run.own", "bench.cli.new")
 
 
 def test_a_run_loads_and_calls_what_training_measuring_and_storing_need(tmp_path):

@@ -18,69 +18,100 @@ from bench.posterior.columns import (
     AUROC,
     HMC,
     NLL,
+    RMSE,
     Column,
+    Lines,
     Method,
-    Trained,
-    method_named,
-    methods,
+    is_given,
     quality_of_hmc,
     stored_columns,
 )
 from bench.posterior.compare import TIMES_FLOOR
-from bench.posterior.reference import FOLDER, JOINT, TOTAL_VARIATION, refusals
-from bench.posterior.tasks import DIGITS, SETS
+from bench.posterior.reference import FOLDER, JOINT, LOG_LIKELIHOOD, TOTAL_VARIATION, WASSERSTEIN, refusals
+from bench.posterior.tasks import DIGITS, SETS, TEST
 from bench.show.table import Entry, Measured, Missing, Number, Table
 
 COLD = RESULTS / FOLDER / "cold.csv"  # of `python -m benchmarks.posterior cold`
 RANKED = f"{DIGITS}/{TOTAL_VARIATION}"
 NEAR, NOT_RANKED = "at the floor", "-"
+PLACES = (
+    "methods that the seeds cannot tell apart share places (paired by seed, Holm). at the floor: within twice the "
+    "distance between the reference's own two sets of chains, which ranks nothing."
+)
 EXPLANATION = (
     "How far each method's predictive is from the reference posterior's: total variation, mean over the rows, from 0 "
     "to 1; letters without D and I; turned: digits turned by 60 degrees. joint: log-loss of ten labels at once, nats. "
     "NLL: nats an image. AUROC: how well the entropy tells clothes from digits. place: rank by the distance on digits; "
-    "methods that the seeds cannot tell apart share places (paired by seed, Holm). at the floor: within twice the "
-    "distance between the reference's own two sets of chains, which ranks nothing."
+    f"{PLACES}"
+)
+OF_REGRESSION = (
+    "How far each method's predictive is from the reference posterior's on the test rows: Wasserstein-1, mean over the "
+    "rows, in the target's unit; LL - HMC: the mean log-likelihood of a target less that under the posterior, nats. "
+    "joint: log-loss of ten targets at once, nats. RMSE: of the mean, the target's unit. place: rank by "
+    f"Wasserstein-1; {PLACES}"
 )
 NO_RUN = MissingValue("not run", "this method has no training of today's definition")
 
 
-def columns_table(column: Column, known: Mapping[str, Method], found: Mapping[tuple[str, int], Trained]) -> Table:
+def _keys(column: Column) -> dict[str, str]:
+    """Return the metrics that the table shows, by the heads of its columns; the first one ranks."""
+    if not column.reference.sets:
+        heads = {"Wasserstein-1": WASSERSTEIN, "LL - HMC": LOG_LIKELIHOOD, "joint": JOINT, "RMSE": RMSE}
+        return {head: f"{TEST}/{metric}" for head, metric in heads.items()}
+    distances = {name: f"{name}/{TOTAL_VARIATION}" for name in SETS if name in column.reference.sets}
+    return distances | {"joint": f"{DIGITS}/{JOINT}", "NLL": f"{DIGITS}/{NLL}", "AUROC": f"clothes/{AUROC}"}
+
+
+def columns_table(column: Column, found: Lines) -> Table:
     """Return the table of a task's methods, the nearest first."""
-    sets = [name for name in SETS if name in column.reference.sets]
-    keys = [*(f"{name}/{TOTAL_VARIATION}" for name in sets), f"{DIGITS}/{JOINT}", f"{DIGITS}/{NLL}", f"clothes/{AUROC}"]
+    keys, ranked_by = _keys(column), "/".join(column.reference.main)
     trained = {name for name, _ in found if name != HMC}
-    numbers = {name: {key: _sample(found, name, key) for key in keys} for name in trained}
-    floor = {name: values[TOTAL_VARIATION] for name, values in column.reference.floor.items()}
+    numbers = {name: {key: _sample(found, name, key) for key in keys.values()} for name in trained}
+    far = {name: one[ranked_by] for name, one in numbers.items()}
     refused = refusals(column.reference)
-    near = {name for name, one in numbers.items() if not refused and _mean(one[RANKED]) <= TIMES_FLOOR * floor[DIGITS]}
-    far = {name: one[RANKED].by_seed for name, one in numbers.items() if name not in near and one[RANKED].n}
-    ranked = {} if refused else places(far, is_higher_better=False)
-    order = sorted(trained, key=lambda name: _mean(numbers[name][RANKED]))
+    near = set() if refused else {name for name, one in far.items() if _mean(one) <= _nearest(column)}
+    apart = {name: one.by_seed for name, one in far.items() if name not in near and one.n and not is_given(name)}
+    ranked = {} if refused else places(apart, is_higher_better=False)
+    hmc = found[HMC, 0].metrics if (HMC, 0) in found else {}
+    own_ll = column.reference.log_likelihood() if not column.reference.sets else 0.0
     rows: list[list[Entry]] = [
-        [method_named(name).title, _place(name, near, ranked), *(_entry(numbers[name][key]) for key in keys)]
-        for name in order
+        [
+            column.method(name).title,
+            _place(name, near, ranked),
+            *(_entry(numbers[name][key], own_ll if head == "LL - HMC" else 0.0) for head, key in keys.items()),
+        ]
+        for name in sorted(trained, key=lambda name: _mean(far[name]))
     ]
-    hmc = quality_of_hmc(column)
-    rows.append(_of_reference(sets, floor, [hmc.get(key) for key in keys[len(sets) :]]))
+    last: list[Entry] = ["HMC: floor, quality", ""]
+    for key in keys.values():
+        rows_of, metric = key.split("/", 1)
+        value = column.reference.floor.get(rows_of, {}).get(metric, hmc.get(key))
+        last.append(None if value is None else Number(value, THREE))
     return Table(
         f"posterior-{column.name}",
         f"Who approximates the posterior? {column.task.title}",
-        EXPLANATION,
-        ["method", "place", *sets, "joint", "NLL", "AUROC"],
-        rows,
+        EXPLANATION if column.reference.sets else OF_REGRESSION,
+        ["method", "place", *keys],
+        [*rows, last],
         [
-            *_absent(known, trained),
+            *_absent(column.methods, trained),
             *(f"The reference is refused: {one}" for one in refused),
-            *_chosen(known, found),
+            *_chosen(column.methods, found),
         ],
         conditions="Mean +- standard deviation over training seeds (their number).",
     )
 
 
+def _nearest(column: Column) -> float:
+    """Return the distance up to which a method is as near as can be told."""
+    rows, metric = column.reference.main
+    return TIMES_FLOOR * column.reference.floor[rows][metric]
+
+
 def stored_tables(results: Path) -> Iterator[Table]:
     """Give the table of each task with trained methods, of a results folder or shipped."""
     for column in stored_columns(results):
-        yield columns_table(column, methods(), column.stored(lambda _: None))
+        yield columns_table(column, column.stored(lambda _: None))
 
 
 def means(column: Column) -> dict[str, dict[str, float]]:
@@ -89,7 +120,7 @@ def means(column: Column) -> dict[str, dict[str, float]]:
     names = dict.fromkeys(name for name, _ in found if name != HMC)
     by_name = {name: [one.metrics for (given, _), one in found.items() if given == name] for name in names}
     return {
-        method_named(name).title: {key: fmean(one[key] for one in every if key in one) for key in every[0]}
+        column.method(name).title: {key: fmean(one[key] for one in every if key in one) for key in every[0]}
         for name, every in by_name.items()
         if every and every[0]
     }
@@ -107,23 +138,36 @@ def distances(column: Column) -> dict[str, float]:
 
 def columns_answer(column: Column) -> list[str]:
     """Say who is near the posterior, and whether that goes with better predictions: a first sentence, and points."""
-    found = sorted(means(column).items(), key=lambda pair: pair[1][RANKED])
-    floor = column.reference.floor[DIGITS][TOTAL_VARIATION]
-    near = [title for title, one in found if one[RANKED] <= TIMES_FLOOR * floor]
-    named = [f"{title} ({one[RANKED]:.3f})" for title, one in found]
+    rows, metric = column.reference.main
+    key = f"{rows}/{metric}"
+    found = sorted(means(column).items(), key=lambda pair: pair[1][key])
+    near = [title for title, one in found if one[key] <= _nearest(column)]
+    named = [f"{title} ({one[key]:.3f})" for title, one in found]
     first = (
         f"Of {len(found)} methods on {column.task.title}, {len(near) or 'none'} predict as the posterior does, within "
-        f"twice the floor of {floor:.4f} (total variation on digits)."
+        f"twice the floor of {column.reference.floor[rows][metric]:.4f} ({metric} on {rows})."
     )
     points = [f"Nearest: {listed(named[:3])}. Farthest: {listed(named[-3:][::-1])}."]
-    for rows, quality, what in ((DIGITS, NLL, "a lower NLL"), ("clothes", AUROC, "better detection of clothes")):
-        distances, good = ([one[f"{rows}/{part}"] for _, one in found] for part in (TOTAL_VARIATION, quality))
-        tau = kendalltau(distances, good if quality == NLL else [-one for one in good])
-        points.append(
-            f"Nearer on {rows} goes with {what} in {50 * (1 + tau.statistic):.0f} % of the pairs of methods "
-            f"(Kendall's tau {tau.statistic:.2f}, p {tau.pvalue:.2g})."
-        )
+    if not column.reference.sets:
+        log_likelihood = f"{TEST}/{LOG_LIKELIHOOD}"
+        points.append(_goes_with(found, key, log_likelihood, "a higher log-likelihood", sign=-1))
+        own = column.reference.log_likelihood()
+        better = [f"{title} ({one[log_likelihood]:.3f})" for title, one in found if one[log_likelihood] > own]
+        says = f"The posterior itself has a log-likelihood of {own:.3f}. A higher one: {listed(better) or 'none'}."
+        return [first, *points, says]
+    clothes = f"clothes/{TOTAL_VARIATION}"
+    points.append(_goes_with(found, key, f"{DIGITS}/{NLL}", "a lower NLL", sign=1))
+    points.append(_goes_with(found, clothes, f"clothes/{AUROC}", "better detection of clothes", sign=-1))
     return [first, *points, *_beside(column, found)]
+
+
+def _goes_with(found: list[tuple[str, dict[str, float]]], distance: str, quality: str, what: str, sign: int) -> str:
+    """Say how often the nearer of two methods has the better quality; sign -1: more is better."""
+    tau = kendalltau([one[distance] for _, one in found], [sign * one[quality] for _, one in found])
+    return (
+        f"Nearer on {distance.split('/')[0]} goes with {what} in {50 * (1 + tau.statistic):.0f} % of the pairs of "
+        f"methods (Kendall's tau {tau.statistic:.2f}, p {tau.pvalue:.2g})."
+    )
 
 
 def cold_answer() -> str:
@@ -160,7 +204,7 @@ def _beside(column: Column, found: list[tuple[str, dict[str, float]]]) -> list[s
     ]
 
 
-def _sample(found: Mapping[tuple[str, int], Trained], name: str, key: str) -> Samples:
+def _sample(found: Lines, name: str, key: str) -> Samples:
     """Return a method's numbers by seed, or why there are none."""
     its = {seed: one for (method, seed), one in sorted(found.items()) if method == name}
     values = {seed: one.metrics[key] for seed, one in its.items() if key in one.metrics}
@@ -172,20 +216,15 @@ def _mean(sample: Samples) -> float:
     return math.inf if sample.mean is None else sample.mean
 
 
-def _entry(sample: Samples) -> Entry:
+def _entry(sample: Samples, less: float) -> Entry:
+    """Return a sample less a number."""
     if sample.missing_value is not None:
         return Missing(sample.missing_value)
-    return Measured(sample, THREE)
+    return Measured(sample.converted(lambda value: value - less) if less else sample, THREE)
 
 
 def _place(name: str, near: set[str], ranked: Mapping[str, Rank]) -> str:
     return NEAR if name in near else str(ranked.get(name, NOT_RANKED))
-
-
-def _of_reference(sets: list[str], floor: Mapping[str, float], own: list[float | None]) -> list[Entry]:
-    """Return the last row: the floor of each set, and how well the reference itself predicts."""
-    quality: list[Entry] = [None if one is None else Number(one, THREE) for one in own]
-    return ["HMC: floor, quality", "", *(Number(floor[name], THREE) for name in sets), *quality]
 
 
 def _absent(methods: Mapping[str, Method], trained: set[str]) -> list[str]:
@@ -193,7 +232,7 @@ def _absent(methods: Mapping[str, Method], trained: set[str]) -> list[str]:
     return [f"Not trained: {', '.join(names)}."] if names else []
 
 
-def _chosen(methods: Mapping[str, Method], found: Mapping[tuple[str, int], Trained]) -> list[str]:
+def _chosen(methods: Mapping[str, Method], found: Lines) -> list[str]:
     """Return a remark on what held-out rows chose."""
     texts = []
     for name, method in methods.items():

@@ -188,7 +188,12 @@ TABLES = (
     TableKind(
         "provenance", "Which machines, versions and code made the records?", _provenance, spare=("data", "versions")
     ),
-    TableKind("posterior-*", "Who approximates the posterior of *?", _columns, names=lambda: ("digits", "mnist14-sd1")),
+    TableKind(
+        "posterior-*",
+        "Who approximates the posterior of *?",
+        _columns,
+        names=lambda: ("digits", "mnist14-sd1", "boston", "concrete"),
+    ),
     TableKind("unfinished", "Which records have no numbers, and why?", lists.unfinished_table),
 )
 
