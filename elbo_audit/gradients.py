@@ -132,6 +132,8 @@ def _slope(objective: Objective, value: Callable[[], float], name: str, gradient
         agreed = Slope(name, expected, slope, length)
         if len(tried) > 1 and _straight(tried[-2], tried[-1], expected) and not agreed.differs:
             return agreed  # shorter steps would show the same; each costs two calls of the loss
+        if len(tried) > 1 and all(step.is_lost(expected) for step in tried[-2:]):
+            break  # rounding hides shorter steps even more
     for index, (one, two) in enumerate(pairwise(tried)):
         if _straight(one, two, expected) and not _nears(expected, two.slope, tried[index + 2 :]):
             return Slope(name, expected, two.slope, two.length)
@@ -143,6 +145,10 @@ class _Step(NamedTuple):
     slope: float
     noise: float  # what rounding may leave of the slope
     length: float
+
+    def is_lost(self, expected: float) -> bool:
+        """Return whether rounding hides both the slope and the one that is expected."""
+        return self.noise > RESOLVED * max(abs(self.slope), abs(expected))
 
 
 def _straight(one: _Step, two: _Step, expected: float) -> bool:

@@ -126,7 +126,7 @@ def _gradients_tell_another(objective: Objective, draws: int) -> bool:
     One gradient times a factor for each batch is a KL that is re-weighted over batches. If only one of loss and NLL is
     noisy, the NLL is that of the mean weights, and nothing is identifiable.
     """
-    losses, nlls = _less_mean(tables(objective, objective.batches, draws, looked_at(objective)))
+    losses, nlls = _less_mean(looked_at(objective, draws))
     noisy = [norm(part - part.mean(0)) > NOISY * norm(part) for part in (losses, nlls)]
     if noisy[0] != noisy[1] or not nlls.any():
         return False
@@ -199,7 +199,9 @@ def _rounding(losses: Array, smallest: Array, weight: float) -> float:
 
 def _by_gradients(objective: Objective, draws: int) -> DataWeight:
     """Measure `a` from gradients, where a large constant such as an unscaled KL rounds the losses' differences away."""
-    losses, nlls = _less_mean(tables(objective, objective.batches, draws))
+    whole = tables(objective, objective.batches, draws)
+    looked_at(objective, draws, whole)
+    losses, nlls = _less_mean(whole)
     if not losses.any():
         return DataWeight(0.0, 0.0, "proportional", 0.0)
     weight, misfit, error = _proportion(losses, nlls, losses.size)

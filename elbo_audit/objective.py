@@ -65,6 +65,7 @@ class Objective(ABC):
         self.batch_size = self._rows()
         self.is_divisible = True  # whether rows of a batch can be taken apart and given again
         self.mean_of = 0.0  # c, if the function for the NLL gives c times its mean over the rows; 0 if it gives the sum
+        self.looked_at: dict[int, list[Array]] = {}  # by the number of draws: what `rows.looked_at` made
         self._is_moved = False
 
     @abstractmethod

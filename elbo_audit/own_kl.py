@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 
 from elbo_audit import weighing
-from elbo_audit.factors import Group, total
+from elbo_audit.factors import Gradient, Group, total
 from elbo_audit.kl_weight import KlWeight, TensorWeight
 from elbo_audit.least_squares import fit, fit_drawn, over_batches
 from elbo_audit.likelihood import DataWeight
@@ -17,11 +18,22 @@ from elbo_audit.objective import Case
 from elbo_audit.patterns import differ, known, unlike
 
 
+class _Drawn(NamedTuple):
+    targets: Sequence[Gradient]  # of the loss without the data part, in each draw
+    own: Sequence[Gradient]  # of kl=, in each draw
+    doubt: Gradient  # standard error that all draws share
+    scale: float
+
+
 def measure_own_kl(case: Case, data: DataWeight | None) -> KlWeight:
     """Measure the weight of the user's KL from its gradient; of its two parts, where it does not fit as a whole."""
-    found = _with_own_prior(case, _as_a_whole(case, data))
+    objective, scale = case.objective, weighing.epoch_scale(case, data)
+    doubt = weighing.shared_error(objective, data)
+    targets = weighing.without_data(case, data, doubt, weighing.NUMBERS)
+    drawn = _Drawn(targets, [objective.kl_gradient(draw) for draw in range(len(targets))], doubt, scale)
+    found = _with_own_prior(case, _as_a_whole(drawn, len(objective.batches)))
     is_whole = not found.missed and not unlike(found)
-    return found if is_whole or found.by_batch else _in_parts(case, data, found)
+    return found if is_whole or found.by_batch else _in_parts(case, drawn, found)
 
 
 def _with_own_prior(case: Case, found: KlWeight) -> KlWeight:
@@ -42,16 +54,13 @@ def _with_own_prior(case: Case, found: KlWeight) -> KlWeight:
     return objective.seen_near(weighing.shifts_of(objective, factors), look)
 
 
-def _as_a_whole(case: Case, data: DataWeight | None) -> KlWeight:
+def _as_a_whole(drawn: _Drawn, n_batches: int) -> KlWeight:
     """Fit the gradient of the user's KL: of each parameter alone, unless the KL is drawn, and of all together."""
-    objective = case.objective
-    doubt = weighing.shared_error(objective, data)
-    targets, scale = weighing.without_data(case, data, doubt, weighing.NUMBERS), weighing.epoch_scale(case, data)
-    own = [objective.kl_gradient(draw) for draw in range(len(targets))]
+    targets, own, doubt, scale = drawn
     if any(not np.array_equal(part, own[1][name]) for name, part in own[0].items()):
-        drawn = fit_drawn(weighing.only(targets, own), [own])
-        counts, by_batch = over_batches(drawn, scale, len(objective.batches))
-        return KlWeight(counts, None, [], {} if by_batch else weighing.unexplained(drawn, doubt), by_batch)
+        found = fit_drawn(weighing.only(targets, own), [own])
+        counts, by_batch = over_batches(found, scale, n_batches)
+        return KlWeight(counts, None, [], {} if by_batch else weighing.unexplained(found, doubt), by_batch)
     tensors: list[TensorWeight] = []
     missed: dict[str, float] = {}
     for name, part in own[0].items():
@@ -59,16 +68,13 @@ def _as_a_whole(case: Case, data: DataWeight | None) -> KlWeight:
             alone = fit([{name: target[name]} for target in targets], own[:1], doubt)
             tensors.append(TensorWeight(name, part.size, alone.coefficient(0).times(scale)))
             missed |= weighing.unexplained(alone, doubt)
-    counts, by_batch = over_batches(fit(targets, own[:1], doubt), scale, len(objective.batches))
+    counts, by_batch = over_batches(fit(targets, own[:1], doubt), scale, n_batches)
     return KlWeight(counts, None, tensors, missed, by_batch)
 
 
-def _two_parts(case: Case, data: DataWeight | None, factors: Sequence[Group], found: KlWeight) -> KlWeight:
+def _two_parts(drawn: _Drawn, factors: Sequence[Group], found: KlWeight) -> KlWeight:
     """Fit the entropy and the rest of the user's KL, which is the pull of its prior, each with a weight of its own."""
-    objective = case.objective
-    doubt = weighing.shared_error(objective, data)
-    targets, scale = weighing.without_data(case, data, doubt, weighing.NUMBERS), weighing.epoch_scale(case, data)
-    own = [objective.kl_gradient(draw) for draw in range(len(targets))]
+    targets, own, doubt, scale = drawn
     tensors: list[TensorWeight] = []
     missed: dict[str, float] = {}
     every = [*weighing.joined(factors), factors]
@@ -84,12 +90,12 @@ def _two_parts(case: Case, data: DataWeight | None, factors: Sequence[Group], fo
     return replace(found, tensors=tensors, missed=missed)
 
 
-def _in_parts(case: Case, data: DataWeight | None, found: KlWeight) -> KlWeight:
+def _in_parts(case: Case, drawn: _Drawn, found: KlWeight) -> KlWeight:
     """Return the weights of the entropy and of the rest of kl=, if these explain the loss; else what `found` misses."""
     objective = case.objective
     pairs = gaussians(objective.parameters, objective.shapes)
     factors = case.trained or [group for group in map(objective.group, pairs) if group.scales]
-    parts = _two_parts(case, data, factors, found) if factors else found
+    parts = _two_parts(drawn, factors, found) if factors else found
     if not parts.missed:
         return parts
     weights = {tensor.name: tensor.per_epoch for tensor in known(found)}

@@ -20,6 +20,7 @@ NEAR = 0.1  # of a ratio
 SYSTEMATIC = 0.005  # largest part of the gradients' differences that another likelihood may cause unnoticed
 SAME = 1e-4  # of the gradients' differences: one weight that leaves less is that of all batches
 GROWS = 0.05  # of a gradient: less cannot move the KL's weight by more than its tolerance
+FEW = 3  # draws that are looked at first: where they show no mistake, more do not either
 MORE = 4  # times the draws, if noise may hide that a gradient grows
 NUMBERS = 20_000  # elements of a gradient that are compared: a large network's draws would not fit into memory
 OF_KL = (
@@ -52,13 +53,14 @@ def check(objective: Objective, draws: int) -> str:
     if "nll" not in objective.terms or objective.batch_size < 2:
         return ""
     try:
-        pairs = [_whole_and_halves(objective, k % len(objective.batches), k) for k in range(draws)]
+        for n in (min(FEW, draws), draws):
+            whole, halves = np.array([_whole_and_halves(objective, k % len(objective.batches), k) for k in range(n)]).T
+            gap, size = float((halves - whole).mean()), float(np.abs(whole).mean())
+            if abs(gap) <= SMALL * size:
+                return ""
     except Exception:  # noqa: BLE001 - what a user's function raises for another number of rows
         return ""
-    whole, halves = np.array(pairs).T
-    error = float((halves - whole).std(ddof=1)) / draws**0.5
-    gap, size = float((halves - whole).mean()), float(np.abs(whole).mean())
-    if abs(gap) <= SURE * error + SMALL * size:
+    if abs(gap) <= SURE * float((halves - whole).std(ddof=1)) / draws**0.5 + SMALL * size:
         return ""
     ratio = float(halves.mean() / whole.mean())
     if abs(ratio - 2) <= NEAR:
@@ -114,7 +116,7 @@ def weights_of_batches(objective: Objective, draws: int) -> tuple[Sequence[float
 
     The loss of batch b in draw d is a_b NLL + K_d: gradients, less their mean over a draw's batches, give each a_b.
     """
-    losses, nlls = tables(objective, objective.batches, draws, looked_at(objective))
+    losses, nlls = looked_at(objective, draws)
     apart = np.eye(losses.shape[1]) - 1 / losses.shape[1]
     squares, products = (np.einsum("dbn,dcn->bc", nlls, other) * apart for other in (nlls, losses))
     weights = np.linalg.pinv(squares, hermitian=True) @ products.sum(1)
@@ -154,30 +156,38 @@ def grows_with_rows(objective: Objective, weight: float, error: float, draws: in
     """
     if not objective.is_divisible:
         return False
-    for n in (max(draws, 3), MORE * draws):
+    for n in (FEW, max(draws, FEW + 1), MORE * draws):
         try:
             once, twice = (
                 np.stack(part) for part in zip(*(_rests(objective, weight, d) for d in range(n)), strict=True)
             )
         except Exception:  # noqa: BLE001 - what a user's function raises for another number of rows
             return False
-        size = common(once).value
+        size = common(once)
         slope = float(np.linalg.norm(vector(objective.loss_gradient(objective.batches[0], 0))))
         rounding = SURE * (4 * objective.epsilon + error) * slope
-        least = max(GROWS**2 * size, rounding**2)
+        sure = size.value - (SURE * size.error if n == FEW else 0.0)
+        least = max(GROWS**2 * sure, rounding**2)
         rests = [twice - factor * once for factor in OF_KL]
         fits = [float(np.square(rest).sum(1).mean()) <= least for rest in rests]
         if any(fits):
             grows = fits[1] and not fits[0]
             if not grows:
                 return False
-            losses, nlls = tables(objective, objective.batches[:2], MORE * draws)
-            apart = common(np.diff(losses - weight * nlls, axis=1)[:, 0])
+            if float(np.square(_apart(objective, weight, FEW)).sum(1).mean()) <= least:
+                return False
+            apart = common(_apart(objective, weight, MORE * draws))
             return apart.value > max(least, SURE * apart.error)
         found = [common(rest) for rest in rests]
-        if all(rest.value > max(least, SURE * rest.error) for rest in found):
+        if n > FEW and all(rest.value > max(least, SURE * rest.error) for rest in found):
             return True
     return False
+
+
+def _apart(objective: Objective, weight: float, draws: int) -> Array:
+    """Return the difference [draws, n] of the gradients without the NLL of two batches."""
+    losses, nlls = tables(objective, objective.batches[:2], draws)
+    return np.asarray(np.diff(losses - weight * nlls, axis=1)[:, 0])
 
 
 def _rests(objective: Objective, weight: float, draw: int) -> tuple[Array, Array]:
@@ -193,10 +203,14 @@ def _rests(objective: Objective, weight: float, draw: int) -> tuple[Array, Array
     return rest, min(doubled, key=lambda each: min(norm(each - factor * rest) for factor in OF_KL))
 
 
-def looked_at(objective: Objective) -> NDArray[np.intp]:
-    """Return the elements of a gradient that are compared."""
+def looked_at(objective: Objective, draws: int, whole: Sequence[Array] = ()) -> list[Array]:
+    """Return the elements of a gradient that are compared, as `tables` of all batches: made once, or from the whole."""
     n = sum(map(math.prod, objective.shapes.values()))
-    return generator("looked at").permutation(n)[:NUMBERS]
+    at = generator("looked at").permutation(n)[:NUMBERS]
+    if draws not in objective.looked_at:
+        found = [table[..., at] for table in whole] or tables(objective, objective.batches, draws, at)
+        objective.looked_at[draws] = found
+    return objective.looked_at[draws]
 
 
 def tables(

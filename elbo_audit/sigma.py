@@ -53,9 +53,12 @@ def frozen(case: Case, training: Training | None) -> Seen:
     for factor in case.groups:
         found = factor.by_log_std()
         slopes[factor.name] = {name: float(np.abs(slope).mean()) for name, slope in found.items() if slope.any()}
-    n_draws = max(DRAWS, case.draws)
-    drawn = _drawn(objective, slopes, n_draws)
-    stuck = [group for group, raw in slopes.items() if not any(drawn[name].any() for name in raw)]
+    n_draws, stuck = max(DRAWS, case.draws), list(slopes)
+    for n in (1, n_draws) if training is None else (n_draws,):
+        drawn = _drawn(objective, slopes, n)
+        stuck = [group for group in stuck if not any(drawn[name].any() for name in slopes[group])]
+        if not stuck:
+            break
     if stuck:
         return Seen("fails", f"no gradient reaches the sigma of {', '.join(stuck)}")
     if training is None:

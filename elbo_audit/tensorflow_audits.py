@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence, Sized
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -123,7 +123,7 @@ class TensorFlowObjective(Objective):
         """Give a variable other numbers."""
         self._variables[name].assign(tf.cast(value, self._variables[name].dtype))
 
-    @property
+    @cached_property
     def epsilon(self) -> float:
         """Return one unit in the last digit of a loss of 1, in the loss's own type."""
         return float(np.finfo(self._term("loss", self.batches[0], 0).dtype.as_numpy_dtype).eps)

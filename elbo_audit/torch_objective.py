@@ -7,14 +7,15 @@ such as running statistics, stays changed.
 from __future__ import annotations
 
 import contextlib
+import itertools
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
+from functools import cached_property
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from elbo_audit.aliases import by_storage, overlap
 from elbo_audit.errors import AuditError
 from elbo_audit.factors import Array, Factor, Gradient, Group
 from elbo_audit.gradients import same
@@ -41,10 +42,14 @@ class TorchObjective(Objective):
         """Keep the arguments; raises AuditError if they cannot be audited."""
         given = _named(parameters)
         self._leaves = [value for value in given.values() if value.requires_grad and value.is_leaf]
-        self._shared = by_storage(_pairs_first(given))
-        found = {name: value for shared in self._shared for name, value in shared.named.items()}
-        self.named = {name: found[name] for name in given if name in found}  # trained or not
-        trained = {name: tuple(value.shape) for name, value in self.named.items() if value.requires_grad}
+        first: dict[object, str] = {}  # names, by where the numbers are
+        for name, value in _pairs_first(given).items():
+            first.setdefault(_place(value), name)
+        self.named = {name: value for name, value in given.items() if name in first.values()}  # trained or not
+        self._sources: dict[str, list[Tensor]] = {name: [] for name in self.named}
+        for value in {id(value): value for value in given.values() if value.requires_grad}.values():
+            self._sources[first[_place(value)]].append(value)
+        trained = {name: tuple(value.shape) for name, value in self.named.items() if self._sources[name]}
         if not trained:
             raise AuditError("no parameter requires a gradient; give model.named_parameters()")
         super().__init__(trained, batches, loss, nll, kl)
@@ -62,7 +67,7 @@ class TorchObjective(Objective):
         """Give a tensor other numbers, unnoticed by autograd."""
         self.named[name].data.copy_(torch.from_numpy(np.asarray(value)))
 
-    @property
+    @cached_property
     def epsilon(self) -> float:
         """Return one unit in the last digit of a loss of 1, in the loss's own type."""
         return torch.finfo(self.tensor("loss", self.batches[0], 0).dtype).eps
@@ -104,7 +109,7 @@ class TorchObjective(Objective):
         """Return the gradient of a scalar by name; zero where autograd sees no path."""
         if not value.requires_grad:
             return {name: np.zeros(shape) for name, shape in self.shapes.items()}
-        sources = [source for shared in self._shared for source in shared.sources.values()]
+        sources = [source for name in self.shapes for source in self._sources[name]]
         try:
             slopes = iter(torch.autograd.grad(value, sources, allow_unused=True))
         except RuntimeError as error:
@@ -114,14 +119,15 @@ class TorchObjective(Objective):
                 "a part of the loss was computed before the call, and its graph is gone after one gradient; compute "
                 "all parts, such as the KL, inside the function"
             ) from error
-        found: dict[str, Tensor] = {}
-        for shared in self._shared:  # each takes the slopes of its own sources
-            found |= shared.gradient([next(slopes) for _ in shared.sources])
-        return {name: found[name].numpy() for name in self.shapes}
+        found: Gradient = {}
+        for name, shape in self.shapes.items():  # the sum of the slopes by every tensor of these numbers
+            parts = [slope for slope in itertools.islice(slopes, len(self._sources[name])) if slope is not None]
+            found[name] = sum((as_array(part).reshape(shape) for part in parts), np.zeros(shape))
+        return found
 
     def holds(self, name: str, tensor: Tensor) -> bool:
-        """Return whether a tensor is the parameter of this name, or has some of its numbers under another name."""
-        return overlap(self.named[name], tensor)
+        """Return whether a tensor has the numbers of the parameter of this name."""
+        return _place(self.named[name]) == _place(tensor)
 
     def group(self, factor: object) -> Group:
         """Return the weights of a pair of names, or of a `Factor` whose functions return tensors."""
@@ -241,6 +247,13 @@ def _pairs_first(given: Mapping[str, Tensor]) -> dict[str, Tensor]:
     values = {name: as_array(value) for name, value in given.items()}
     paired = {name for pair in gaussians(values, values) for name in (pair.mean, pair.scale)}
     return dict(sorted(given.items(), key=lambda item: item[0] not in paired))
+
+
+def _place(tensor: Tensor) -> object:
+    """Return where a tensor's numbers are: the same for a copy of a parameter that shares its memory."""
+    if not tensor.numel():
+        return id(tensor)
+    return tensor.device, tensor.data_ptr(), tensor.numel(), tensor.is_contiguous() or tensor.stride()
 
 
 def own_noise() -> AbstractContextManager[None]:

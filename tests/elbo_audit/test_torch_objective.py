@@ -7,6 +7,8 @@ from torch.nn import functional
 
 import elbo_audit
 from elbo_audit.errors import AuditError
+from elbo_audit.likelihood import data_weight
+from elbo_audit.torch_objective import TorchObjective
 from tests.elbo_audit.models import N_TRAIN, STEPS, Single, batches
 
 # tolerance: the audit's own, of the KL's weight
@@ -214,3 +216,24 @@ def test_a_sigma_that_weights_share_is_that_of_their_means(shape, times):
     )
     assert report.ok == (times == 1), str(report)
     assert report.numbers["kl_per_epoch"] == pytest.approx(times, rel=NEAR)
+
+
+def test_gradients_that_show_the_weight_show_the_rest_too(model):
+    # The KL grows with the rows and is large, so that float32 hides how the batches' losses differ.
+    asked = []
+
+    class Counted(TorchObjective):
+        def _evaluate(self, term, batch, draw, slopes):
+            asked.extend([term] if slopes else [])
+            return super()._evaluate(term, batch, draw, slopes)
+
+    def loss(x, y):
+        return model.nll(x, y) + 1e3 * len(x) * model.kl()
+
+    objective = Counted(loss, model.named_parameters(), batches(), model.nll)
+    found = data_weight(objective, 8)
+    assert found.rest == "proportional"
+    # tolerance: float32 keeps six digits of gradients that are ten thousand times the data's
+    assert found.weight == pytest.approx(1, rel=0.05)
+    # of 3 batches in 8 draws both gradients; 3 draws of a batch, of its rows twice and of two batches; the first
+    assert len(asked) == 2 * (3 * 8 + 3 * (1 + 1 + 2)) + 1

@@ -93,7 +93,7 @@ def test_files_are_few_and_no_file_of_code_is_long():
     assert {name: n for name, n in lines.items() if n > MOST_LINES} == {}
 
 
-WITHOUT = 221
+WITHOUT = 220
 """Tolerances of all tests without a derivation. It may only fall: derive those that you add, and lower it."""
 
 
