@@ -22,7 +22,6 @@ from bench.core.metric_table import N_CLASSES
 from bench.core.precision import check_device
 from bench.core.project import RESULTS, usual_results
 from bench.core.reasons import in_words
-from bench.core.store import Store
 from bench.core.text import one_line
 from bench.data.splits import load_split, toy_split
 from bench.interface import Noise, Posterior, Split, Task
@@ -223,9 +222,7 @@ def predict(
         UnusableImage: a picture does not show a digit on a plain background.
     """
     place = usual_results("fits", networks.SHIPPED) if results is None else Path(results)
-    ((store, fit),) = networks.choose(
-        [Store(folder) for folder in dict.fromkeys((place, RESULTS))], (approach,), recipe
-    )
+    ((store, fit),) = networks.choose((place, RESULTS), (approach,), recipe)
     seen = [normalise(image, f"picture {place}") for place, image in enumerate(images, start=1)]
     return networks.ask(store, fit, seen, draws)
 

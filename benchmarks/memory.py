@@ -16,7 +16,6 @@ import torch
 from bench.cli.main import Parser, guarded
 from bench.cli.options import count
 from bench.core import environment
-from bench.core.store import Store
 from bench.core.text import WHOLE
 from bench.data.splits import load_split
 from bench.judge.results import origin_of
@@ -46,7 +45,7 @@ def main() -> int:
 
 def _measure(given: argparse.Namespace) -> int:
     fits, draws, images = given.fits, given.draws, given.images
-    lines = [in_own_process(one, fits, fit.approach, draws, images) for _, fit in choose([Store(fits)])]
+    lines = [in_own_process(one, fits, fit.approach, draws, images) for _, fit in choose([fits])]
     remarks = origin_of([environment.describe(torch.get_num_threads())])
     caption = CAPTION.format(draws=draws, images=images)
     made = Table("memory", "Memory of many predictions", caption, COLUMNS, lines, remarks)
@@ -56,7 +55,7 @@ def _measure(given: argparse.Namespace) -> int:
 
 def one(folder: Path, approach: str, draws: int, images: int) -> list[str | Number]:
     """Return the row of the table for one posterior."""
-    ((store, fit),) = choose([Store(folder)], [approach])
+    ((store, fit),) = choose([folder], [approach])
     posterior = load(store, fit)
     split = first_rows(load_split("test10k", 0), images)
     predict_split(posterior, first_rows(split, 1), draws_of(posterior, 1))

@@ -15,7 +15,6 @@ from PIL import Image, ImageDraw
 from bench.cli.main import guarded
 from bench.core.files import write_atomically
 from bench.core.project import RESULTS, TOP
-from bench.core.store import Store
 from bench.show.figures.style import printed, style
 from bench.show.predict import networks, show
 from bench.show.predict.pictures import Floats, normalise
@@ -53,7 +52,7 @@ def main() -> int:
 
 def _make() -> int:
     images = [normalise(drawings.save(PICTURES / name, pixels)) for name, pixels in drawn().items()]
-    answers = [networks.ask(store, fit, images) for store, fit in networks.choose([Store(RESULTS)], APPROACHES)]
+    answers = [networks.ask(store, fit, images) for store, fit in networks.choose([RESULTS], APPROACHES)]
     with style():
         write_atomically(FIGURE, printed(show.draw(images, list(zip(*answers, strict=True))), "png"))
     return 0

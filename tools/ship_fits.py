@@ -63,7 +63,7 @@ def _changes(trained: Store) -> Iterator[Change]:
     """Write each shipped fit; yield how much its rounding changes the mean probabilities of the same draws."""
     shipped = Store(RESULTS)
     digits = load_split("test10k", 0)
-    for _, fit in (one for recipe in RECIPES for one in networks.choose([trained], APPROACHES, recipe)):
+    for _, fit in (one for recipe in RECIPES for one in networks.choose([trained.root], APPROACHES, recipe)):
         kept = read_posterior(trained, fit.fit_key)
         assert kept is not None, "chosen because it is there"
         tensors, info = kept

@@ -129,7 +129,7 @@ def test_a_fit_reports_its_epochs_and_can_be_repeated():
 def test_an_answer_has_the_warnings_about_its_picture(tmp_path):
     path = drawings.save(tmp_path / "two.png", 1 - np.hstack([drawings.strokes(drawings.THREE)] * 2))
     (answer,) = bench.predict(path, draws=5)
-    assert answer.remarks == ("2 shapes stand apart; a network sees them as one digit: cut the picture",)
+    assert answer.remarks == ("several shapes stand apart; a network sees them as one digit: cut the picture",)
     assert answer.remarks[0] in str(answer)
     assert len(repr(answer)) < 300
 
@@ -140,7 +140,7 @@ def test_a_picture_may_be_a_path_an_image_or_an_array(tmp_path):
     grey = np.asarray(Image.open(path))
     given = [path, str(path), Image.open(path), grey, grey / 255, np.repeat(grey[..., None], 3, axis=2)]
     first, *others = bench.predict(*given, torch.from_numpy(grey.copy()), draws=5)
-    assert (first.digit, first.recipe) == (3, "corrected")
+    assert (first.digit, first.network) == (3, "pyro_random_module corrected")
     assert others == [first] * len(given)
     with pytest.raises(UnusableImage, match=r"^picture 2: cannot be read: it has shape"):
         bench.predict(grey, grey[0])

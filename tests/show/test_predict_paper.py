@@ -6,8 +6,8 @@ from PIL import Image
 from scipy import ndimage
 
 from bench.data.splits import load_split
-from bench.show.predict.pictures import SPECK, digit_in, on_sheet
-from tests.drawings import GREY, SHAPE, on_page, seen, stored
+from bench.show.predict.pictures import SPECK, digit_in, normalise, on_sheet
+from tests.drawings import GREY, SHAPE, as_bytes, on_page, seen, stored
 from tests.show.test_predict_pictures import BYTE, LEAST_CONTRAST, TOLERANCE, close, coloured
 
 # transparent pictures
@@ -100,11 +100,10 @@ def test_lines_go_where_no_stroke_is_on_both_sides(lines, ink):
 @pytest.mark.parametrize(
     ("other", "remark"),
     [
-        (FRAME, "a frame is left out"),
         (np.roll(BELOW, LOWEST - 262 + 4, axis=0), "straight lines are left out"),
-        (SCAN, "what touches the edge of the picture is left out"),
+        (SCAN, "ink touches the edge of the picture: what touches it is left out"),
     ],
-    ids=["frame", "a line under the digit", "the border of a scan"],
+    ids=["a line under the digit", "the border of a scan"],
 )
 def test_what_is_no_digit_goes_with_a_remark(other, remark):
     found, remarks = left_over(np.maximum(PAGE, other))
@@ -121,6 +120,19 @@ def test_a_sheet_on_a_desk_is_cut_out():
     np.testing.assert_array_equal(on_sheet(light.astype(np.float32)), light.astype(np.float32))
 
 
+def test_a_frame_is_cut_away_with_a_remark():
+    found = normalise(as_bytes(coloured(np.maximum(PAGE, FRAME), (0.1, 0.1, 0.1), (0.95, 0.95, 0.9))))
+    assert close(found.pixels)
+    assert found.remarks == ("what is around a sheet, frame or box is left out",)
+
+
+def test_what_a_bright_digit_is_around_is_no_sheet():
+    ring = np.zeros((100, 100, 3), np.float32)
+    y, x = np.mgrid[-50:50, -50:50]
+    ring[(np.hypot(y, x) < 25) & (np.hypot(y, x) > 10)] = 1  # a light 0 on a dark board has something dark inside too
+    assert on_sheet(ring) is ring
+
+
 def test_a_shadow_is_no_desk():
     across = np.linspace(-8, 8, 400)
     light = 0.45 + 0.5 / (1 + np.exp(-across))
@@ -131,7 +143,7 @@ def test_a_shadow_is_no_desk():
 def test_a_digit_that_the_edge_cuts_stays_with_a_remark():
     found, remarks = left_over(PAGE[130:, :])
     np.testing.assert_array_equal(found, PAGE[130:, :] > 0)
-    assert remarks == ["the ink touches the edge of the picture: the digit may be cut off"]
+    assert remarks == ["ink touches the edge of the picture: the digit may be cut off"]
 
 
 def test_hardly_a_digit_of_mnist_loses_a_stroke():

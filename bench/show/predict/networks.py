@@ -1,11 +1,8 @@
-"""Trained networks that answer pictures.
-
-A run keeps its posteriors in `fits`. A few come with the suite, in `shipped-fits`, with weights rounded to float16.
-"""
+"""Trained networks that answer pictures: a run keeps them in `fits`; the shipped ones have weights of float16."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -17,9 +14,8 @@ from bench.core.fits import read_posterior
 from bench.core.noise import without_compiling
 from bench.core.records import Record
 from bench.core.store import Store
-from bench.core.text import one_line
 from bench.interface import Posterior, Task
-from bench.measure.measuring import LONGEST_REASON, categorical, draws_of
+from bench.measure.measuring import categorical, draws_of, posterior_of
 from bench.measure.metrics.arrays import FloatArray
 from bench.measure.metrics.draws import reduce_draws
 from bench.measure.metrics.refusal import STRICT_RULE
@@ -31,28 +27,22 @@ from bench.show.predict.pictures import Normalised
 
 SHIPPED = "shipped-fits"
 PREFERRED = ("corrected", "published")  # recipes, where none is asked for
-NO_WEIGHTS = "scores/"  # names in a shipped file that begin so are of no weights
 MAX_DRAWS = 10_000
-BLOCK = 100  # pictures predicted at once
 TASK = Task("classification", n_outputs=10, n_train=60_000, n_inputs=784)
 RULE = f"a network answers if the 10 % quantile of its draws of a digit's probability is above {STRICT_RULE.threshold}"
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True)
 class PictureAnswer:
     """What one network says of one picture; entropies in nats."""
 
-    approach: str
-    recipe: str
-    profile: str
-    seed: int  # run seed of the fit
+    network: str  # see `label`
     digit: int | None  # None: "I don't know"
-    best_guess: int  # the answer; if the rule refuses, what it would answer if it did not
-    probabilities: tuple[float, ...]  # of the digits 0 to 9, mean over the draws
+    probabilities: tuple[float, ...] = field(repr=False)  # of the digits 0 to 9, mean over the draws
     predictive_entropy: float
-    mutual_information: float
+    mutual_information: float  # 0 for a deterministic network, which has one draw
     quantile: float  # the largest 10 % quantile over the draws of a digit's probability, see RULE
-    draws: FloatArray = field(compare=False)  # [S, 10], probabilities of each draw; a deterministic network has one
+    draws: FloatArray = field(compare=False, repr=False)  # [S, 10], probabilities of each draw
     remarks: tuple[str, ...]  # see `Normalised`
 
     @property
@@ -60,16 +50,10 @@ class PictureAnswer:
         """Return the digit, or "I don't know"."""
         return "I don't know" if self.digit is None else str(self.digit)
 
-    def __repr__(self) -> str:
-        """Return the answer in one line."""
-        sure = f"probability {self.probabilities[self.best_guess]:.3f}, entropy {self.predictive_entropy:.3f} nats"
-        mutual = f", mutual information {self.mutual_information:.3f}" if len(self.draws) > 1 else ""
-        return "; ".join((f"{label(self)}: {self.says} ({sure}{mutual})", *self.remarks))
 
-
-def label(of: Record | PictureAnswer) -> str:
+def label(fit: Record) -> str:
     """Return the approach, with the recipe if it is not the published one, and the profile if it is not full."""
-    return " ".join((of.approach, *(part for part in (of.recipe, of.profile) if part not in ("published", "full"))))
+    return " ".join((fit.approach, *(part for part in (fit.recipe, fit.profile) if part not in ("published", "full"))))
 
 
 def posterior_path(store: Store, fit_key: str) -> Path:
@@ -78,7 +62,7 @@ def posterior_path(store: Store, fit_key: str) -> Path:
     return trained if trained.exists() else store.root / SHIPPED / trained.relative_to(store.root / "fits")
 
 
-def choose(stores: Sequence[Store], named: Sequence[str] = (), recipe: str | None = None) -> list[tuple[Store, Record]]:
+def choose(folders: Iterable[Path], named: Sequence[str] = (), recipe: str | None = None) -> list[tuple[Store, Record]]:
     """Return a record of one fit for each approach that is named, or of all that have one, and the folder that has it.
 
     Of an approach's fits, the first folder's come first, then PREFERRED recipes, the full profile, the lowest seed.
@@ -89,24 +73,19 @@ def choose(stores: Sequence[Store], named: Sequence[str] = (), recipe: str | Non
     known = {each for entry in classifiers.values() for each in entry.recipes}
     check_known("recipe", known, (recipe or "published").split("+")[0])
     recipes = (recipe,) if recipe else PREFERRED
-    fits = [
-        ((recipes.index(fit.recipe), fit.profile != "full", fit.seed, fit.protocol != "common", fit.key), store, fit)
-        for store in stores
-        for fit in store.all_records()[0]
-        if fit.approach in classifiers and fit.recipe in recipes and fit.profile in PROFILES
-        if fit.outcome == "done" and fit.precision == "float32" and not is_stale(fit)
-        if posterior_path(store, fit.fit_key).exists()
-    ]
-    fits.sort(key=lambda one: (stores.index(one[1]), one[0]), reverse=True)
-    first = {fit.approach: (store, fit) for _, store, fit in fits}  # of several, the last stays
-    names = named or [name for name in classifiers if name in first] or ["mlp"]
+    found: dict[str, tuple[Store, Record]] = {}
+    for store in map(Store, dict.fromkeys(folders)):
+        fits = [one for one in store.all_records()[0] if one.approach in classifiers and one.recipe in recipes]
+        for fit in sorted(fits, key=lambda one: (recipes.index(one.recipe), one.profile != "full", one.seed)):
+            is_usable = fit.outcome == "done" and fit.precision == "float32" and fit.profile in PROFILES
+            if is_usable and not is_stale(fit) and posterior_path(store, fit.fit_key).exists():
+                found.setdefault(fit.approach, (store, fit))
+    names = list(dict.fromkeys(named)) or [name for name in classifiers if name in found] or ["mlp"]
     for name in names:
-        if name not in first:
-            raise ConfigError(
-                f"no trained network of {name} ({' or '.join(recipes)}) in {stores[0].root}; `python -m bench run "
-                f"{name} --recipe {recipes[0]} --results my-results` trains one; then give --results my-results"
-            )
-    return [first[name] for name in names]
+        if name not in found:
+            trains = f"`python -m bench run {name} --recipe {recipes[0]} --results my-results` trains one"
+            raise ConfigError(f"no trained network of {name}; {trains}; then give --results my-results")
+    return [found[name] for name in names]
 
 
 def load(store: Store, fit: Record) -> Posterior:
@@ -115,39 +94,26 @@ def load(store: Store, fit: Record) -> Posterior:
     kept = read_posterior(store, fit.fit_key, path)
     if kept is None:
         raise StoreError(f"posterior {path} cannot be trusted; `python -m bench run` elsewhere trains another")
-    weights = {name: value for name, value in kept[0].items() if not name.startswith(NO_WEIGHTS)}
-    weights = {name: value.float() if value.dtype == torch.float16 else value for name, value in weights.items()}
-    return build(entry, resolve(entry, fit.recipe), profile(fit.profile)).rebuild(weights, TASK, fit.seed)
+    arrays = {name: value for name, value in kept[0].items() if not name.startswith("scores/")}
+    arrays = {name: value.float() if value.dtype == torch.float16 else value for name, value in arrays.items()}
+    approach = build(entry, resolve(entry, fit.recipe), profile(fit.profile))
+    return posterior_of(approach, arrays, TASK, fit.seed)
 
 
 def ask(store: Store, fit: Record, images: Sequence[Normalised], n_draws: int = 100) -> list[PictureAnswer]:
     """Return a network's answers to pictures, each as if it were alone; raises BenchError if it cannot answer."""
-    if not 1 <= n_draws <= MAX_DRAWS:
-        raise ConfigError(f"{n_draws} draws were asked for; allowed are 1 to {MAX_DRAWS}")
-    if not images:
-        return []
+    if not (images and 1 <= n_draws <= MAX_DRAWS):
+        raise ConfigError(f"{n_draws} draws, {len(images)} pictures; allowed are 1 to {MAX_DRAWS}, at least 1 picture")
     x = torch.from_numpy(np.stack([image.pixels.reshape(-1) for image in images]))
-    rows = torch.zeros(BLOCK, dtype=torch.int64)  # noise of row 0 for each: no answer depends on the others
-    try:
-        with torch.no_grad(), without_compiling():  # to compile would take longer than to go without
-            posterior = load(store, fit).per_row()
-            draws = draws_of(posterior, n_draws)
-            blocks = [x[start : start + BLOCK] for start in range(0, len(x), BLOCK)]
-            log_probs = torch.cat([categorical(posterior, one, draws, rows[: len(one)]) for one in blocks], dim=1)
-    except (LookupError, RuntimeError, ValueError, TypeError, AttributeError) as error:
-        path, why = posterior_path(store, fit.fit_key), one_line(str(error), LONGEST_REASON)
-        raise StoreError(f"posterior {path} does not fit today's {fit.approach}: {why}; train it anew") from error
+    alone = torch.zeros(len(x), dtype=torch.int64)  # noise of row 0 for each: no answer depends on the others
+    with torch.no_grad(), without_compiling():  # to compile would take longer than to go without
+        posterior = load(store, fit).per_row()
+        log_probs = categorical(posterior, x, draws_of(posterior, n_draws), alone)
     summary, each = reduce_draws(log_probs), log_probs.double().exp().cpu().numpy()
     nats, quantiles = entropies(summary), summary.quantile_probs[STRICT_RULE.quantile]
-    entropy, mutual = nats["predictive_entropy"], nats["mutual_information"]
-    answers = []
-    for row, image in enumerate(images):
-        digit, highest = int(quantiles[row].argmax()), float(quantiles[row].max())
-        answers.append(
-            PictureAnswer(
-                *(fit.approach, fit.recipe, fit.profile, fit.seed, digit if highest > STRICT_RULE.threshold else None),
-                *(digit, tuple(summary.mean_probs[row].tolist()), float(entropy[row]), float(mutual[row])),
-                *(highest, each[:, row], image.remarks),
-            )
-        )
-    return answers
+    digits = [int(one.argmax()) if one.max() > STRICT_RULE.threshold else None for one in quantiles]
+    means, highest = summary.mean_probs.tolist(), quantiles.max(axis=1).tolist()
+    entropy, mutual = (nats[name].tolist() for name in ("predictive_entropy", "mutual_information"))
+    remarks = [image.remarks for image in images]
+    rows = zip(digits, map(tuple, means), entropy, mutual, highest, np.moveaxis(each, 1, 0), remarks, strict=True)
+    return [PictureAnswer(label(fit), *row) for row in rows]

@@ -8,53 +8,41 @@ from pathlib import Path
 
 import numpy as np
 
+from bench.core.text import counted
 from bench.measure.metrics.refusal import STRICT_RULE
 from bench.show.figures.style import COLOURS, REPORTED, Drawing, canvas
-from bench.show.predict.networks import PictureAnswer, label
+from bench.show.predict.networks import PictureAnswer
 from bench.show.predict.pictures import Floats, Normalised
 from bench.show.table import Table
 from bench.show.terminal import shown
 
-COLUMNS = ("approach", "answer", "probabilities", "quantile", "entropy", "mutual inf")
 PANEL = 1.75  # inches, side of a panel
 SHADES = " .:+#"  # from no ink to full ink
-LEGEND = "bars: mean probability; lines: 10 to 90 % of draws; answers if one is above the dashes"
 
 
 def text(image: Normalised, answers: Sequence[PictureAnswer]) -> str:
     """Return a picture's answers in lines for the screen."""
     rows = []
     for one in answers:
-        mutual = f"{one.mutual_information:.3f}" if len(one.draws) > 1 else "-"
-        numbers = (f"{one.quantile:.3f}", f"{one.predictive_entropy:.3f}", mutual)
-        rows.append((label(one), one.says, likely(one.probabilities), *numbers))
-    table = Table("answers", "Answers", "", COLUMNS, rows)
-    seen = ("the networks see", characters(image.pixels), *image.remarks)
-    return shown(f"{image.path}: {verdict(answers)}", *seen, table)
+        likeliest = np.argsort(np.negative(one.probabilities), kind="stable")[:2]
+        numbers = (one.quantile, one.predictive_entropy, one.mutual_information)
+        said = ", ".join(f"{digit}: {one.probabilities[digit]:.2f}" for digit in likeliest)
+        rows.append((one.network, one.says, said, *(f"{number:.3f}" for number in numbers)))
+    columns = ("network", "answer", "likeliest", "quantile", "entropy", "mutual inf")
+    first = (f"{image.path}: {verdict(answers)}", "the networks see", characters(image.pixels))
+    return shown(*first, *image.remarks, Table("answers", "Answers", "", columns, rows))
 
 
 def verdict(answers: Sequence[PictureAnswer]) -> str:
-    """Return what most networks say, then what the others say, such as "2 of 3 networks do not know, 1 reads an 8"."""
-    counts = Counter(answer.digit for answer in answers)
-    said: list[str] = []
-    for digit, count in sorted(counts.items(), key=lambda one: (-one[1], -1 if one[0] is None else one[0])):
-        known = f"read{'s' * (count == 1)} a{'n' * (digit == 8)} {digit}"
-        unknown = "does not know" if count == 1 else "do not know"
-        of = "" if said else f" of {len(answers)} network{'s' * (len(answers) > 1)}"
-        said.append(f"{count}{of} {unknown if digit is None else known}")
-    return ", ".join(said)
+    """Return what the networks say, the most frequent first: "I don't know (2 of 3 networks), 8 (1 of 3 networks)"."""
+    said = Counter(answer.says for answer in answers).most_common()
+    return ", ".join(f"{says} ({count} of {counted(len(answers), 'network')})" for says, count in said)
 
 
 def characters(pixels: Floats) -> str:
     """Return a picture [28, 28] in characters, two rows to a line, as a character is twice as high as wide."""
     shades = (pixels.reshape(len(pixels) // 2, 2, -1).mean(axis=1) * (len(SHADES) - 1)).round().astype(int)
     return "\n".join("".join(SHADES[shade] for shade in row).rstrip() for row in shades).rstrip("\n")
-
-
-def likely(probabilities: Sequence[float]) -> str:
-    """Return the three likeliest digits with their probabilities, without those that would be shown as 0.00."""
-    order = sorted(range(10), key=lambda digit: -round(probabilities[digit], 2))[:3]
-    return ", ".join(f"{digit}: {probabilities[digit]:.2f}" for digit in order if probabilities[digit] >= 0.005)
 
 
 def draw(images: Sequence[Normalised], answers: Sequence[Sequence[PictureAnswer]]) -> Drawing:
@@ -74,6 +62,6 @@ def draw(images: Sequence[Normalised], answers: Sequence[Sequence[PictureAnswer]
             axes.vlines(digits, *np.percentile(answer.draws, (10, 90), axis=0), color="black", linewidth=0.8)
             axes.axhline(STRICT_RULE.threshold, color=REPORTED, linewidth=0.7, linestyle="--")
             axes.set(ylim=(0, 1.02), xticks=digits, yticks=(0, 0.5, 1))
-            axes.set_title(f"{label(answer).replace(' ', chr(10))}: {answer.says}", fontsize=7, color=colour)
-    drawing.supxlabel(LEGEND, fontsize=7)
+            axes.set_title(f"{answer.network.replace(' ', chr(10))}: {answer.says}", fontsize=7, color=colour)
+    drawing.supxlabel("bars: mean probability; lines: 10 to 90 % of draws; answers above the dashes", fontsize=7)
     return drawing
