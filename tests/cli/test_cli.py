@@ -68,7 +68,7 @@ def lines(capsys):
         (["plan", "uniform", "--results", __file__], "is a file; give a results folder"),
         (["plan", "uniform", "--approach-path", __file__], "is not a folder"),
         (["predict", "a.png", "--results", __file__], "is a file"),
-        (["predict", "a.png", "b.png", "--figure", "./b.png"], "give a file .png or .svg that is none of them"),
+        (["predict", "a.png", "b.png", "--figure", "./b.png"], "give a .png or .svg that is none of the pictures"),
         (["table", "--list", "--write"], "--list does not go with --write"),
         (["table", "speed", "--list"], "--list does not go with speed"),
         (["table", "speed", "--readme", __file__], "leave out speed or --readme"),
