@@ -40,12 +40,12 @@ def _predict(arguments: argparse.Namespace) -> int:
     if figure and (len(paths) > 12 or figure.suffix not in (".png", ".svg") or figure in paths):
         raise ConfigError(f"--figure {figure}: give a .png or .svg that is none of the pictures; at most 12 pictures")
     say_if_shipped(arguments)
-    images = [normalise(path) for path in paths]
     doing("answering pictures")
     chosen = networks.choose((own, arguments.baseline or own), arguments.approach, arguments.recipe)
     if any(store.root != own for store, _ in chosen):
         mine = ", ".join(networks.label(fit) for store, fit in chosen if store.root == own) or "none of these"
         print(one_line(f"yours, in {own}: {mine}; the others are in {arguments.baseline}"), file=sys.stderr)
+    images = [normalise(path) for path in paths]
     for store, fit in chosen:
         try:
             found.append(networks.ask(store, fit, images, arguments.draws))
