@@ -131,6 +131,14 @@ def test_nonsense_is_one_line(arguments, message, store, three, tmp_path, monkey
     assert re.search(message, err)
 
 
+def test_weights_that_do_not_fit_the_pictures_are_one_line(store, three, capsys):
+    name, *_ = arrays = mlp()
+    put(store, "mlp", {**arrays, name: arrays[name][..., :3]})
+    code, out, err = call(capsys, three, "--results", store.root)
+    assert (code, out, err.count("\n")) == (USAGE, "", 1)
+    assert "the stored posterior does not fit" in err
+
+
 def test_what_cannot_answer_is_left_out_of_all_with_a_warning(store, three, capsys):
     put(store, "linear_bbb", {"sigma": torch.zeros(3)})
     put(store, "mlp", mlp())

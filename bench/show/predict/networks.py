@@ -14,6 +14,7 @@ from bench.core.fits import read_posterior
 from bench.core.noise import without_compiling
 from bench.core.records import Record
 from bench.core.store import Store
+from bench.core.text import one_line
 from bench.interface import Posterior, Task
 from bench.measure.measuring import categorical, draws_of, posterior_of
 from bench.measure.metrics.arrays import FloatArray
@@ -101,19 +102,20 @@ def load(store: Store, fit: Record) -> Posterior:
 
 
 def ask(store: Store, fit: Record, images: Sequence[Normalised], n_draws: int = 100) -> list[PictureAnswer]:
-    """Return a network's answers to pictures, each as if it were alone; raises BenchError if it cannot answer."""
+    """Return a network's answers to pictures, each with the noise of row 0, as if alone; raises BenchError."""
     if not (images and 1 <= n_draws <= MAX_DRAWS):
         raise ConfigError(f"{n_draws} draws, {len(images)} pictures; allowed are 1 to {MAX_DRAWS}, at least 1 picture")
     x = torch.from_numpy(np.stack([image.pixels.reshape(-1) for image in images]))
-    alone = torch.zeros(len(x), dtype=torch.int64)  # noise of row 0 for each: no answer depends on the others
-    with torch.no_grad(), without_compiling():  # to compile would take longer than to go without
-        posterior = load(store, fit).per_row()
-        log_probs = categorical(posterior, x, draws_of(posterior, n_draws), alone)
+    try:
+        with torch.no_grad(), without_compiling():  # to compile would take longer than to go without
+            posterior = load(store, fit).per_row()
+            log_probs = categorical(posterior, x, draws_of(posterior, n_draws), torch.zeros(len(x), dtype=torch.int64))
+    except RuntimeError as error:  # of PyTorch: shapes that do not fit
+        raise StoreError(f"the stored posterior does not fit {fit.approach}: {one_line(str(error))}") from error
     summary, each = reduce_draws(log_probs), log_probs.double().exp().cpu().numpy()
     nats, quantiles = entropies(summary), summary.quantile_probs[STRICT_RULE.quantile]
     digits = [int(one.argmax()) if one.max() > STRICT_RULE.threshold else None for one in quantiles]
     means, highest = summary.mean_probs.tolist(), quantiles.max(axis=1).tolist()
     entropy, mutual = (nats[name].tolist() for name in ("predictive_entropy", "mutual_information"))
-    remarks = [image.remarks for image in images]
-    rows = zip(digits, map(tuple, means), entropy, mutual, highest, np.moveaxis(each, 1, 0), remarks, strict=True)
-    return [PictureAnswer(label(fit), *row) for row in rows]
+    rows = zip(digits, map(tuple, means), entropy, mutual, highest, np.moveaxis(each, 1, 0), strict=True)
+    return [PictureAnswer(label(fit), *row, image.remarks) for row, image in zip(rows, images, strict=True)]
