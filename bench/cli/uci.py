@@ -53,6 +53,8 @@ def _uci(arguments: argparse.Namespace) -> int:
     check_known("UCI set", sets(), *arguments.names)
     if arguments.source is not None and not arguments.fetch:
         raise ConfigError("--from names a copy to fetch from; give --fetch too")
+    if arguments.ours and (arguments.json or arguments.method or arguments.all):
+        raise ConfigError("--ours shows a table of its own; leave out --json, --method and --all")
     if arguments.figure is not None:
         return _draw(arguments)
     chosen = arguments.names or sets()

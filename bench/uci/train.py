@@ -149,8 +149,9 @@ def definition(name: str, method: str, epochs: int, seed: int, how: How) -> str:
     ignored, all_facts = {"title", "note", "package", "sha256_package"}, facts_of(name)
     known = {key: value for key, value in msgspec.structs.asdict(all_facts).items() if key not in ignored}
     networks = [dropout, dropout_loops, noise_loops]
-    others = {"linear": [], "last_layer_laplace": [*networks, closed], "deep_ensemble": [ensembles]}
-    others |= {"bayes_by_backprop": [ensembles, mean_field], "ivon": [ensembles, mean_field, ivon]}
+    others = {"linear": [closed], "last_layer_laplace": [*networks, closed], "deep_ensemble": [dropout, ensembles]}
+    gaussian = [dropout, noise_loops, ensembles, mean_field]
+    others |= {"bayes_by_backprop": gaussian, "ivon": [*gaussian, ivon]}
     code = others.get(method, networks)
     numbers = [epochs, seed, _passes(method, how), how.splits or all_facts.splits]
     return digest([VERSION, known, method, numbers, source_hash([Path(str(one.__file__)) for one in code])])[:16]

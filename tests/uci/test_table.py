@@ -118,8 +118,9 @@ def test_our_methods_stand_side_by_side_with_hmc_on_split_0(root, tmp_path, caps
     assert re.search(r"HMC \(split 0 alone\) +- +- +- +\S+ +-\d", text)
     assert main(["uci", "yacht", "--ours", "--results", str(tmp_path / "nothing")]) == 0
     text = capsys.readouterr().out
-    assert NOT_TRAINED in text
+    assert "python -m bench run --group uci yacht" in text
     assert "HMC" not in text
+    assert main(["uci", "yacht", "--ours", "--json"]) == USAGE
 
 
 def test_hmc_has_the_scores_of_the_shipped_reference(tmp_path, monkeypatch):

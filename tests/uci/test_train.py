@@ -208,8 +208,16 @@ def test_a_definition_has_data_settings_and_training_code(monkeypatch, tmp_path)
             moved = {method for method in METHODS if found(method) != before[method]}
         dropout = {"mc_dropout_2018", "mc_dropout_2016", "network", "last_layer_laplace"}
         fields = {"bayes_by_backprop", "ivon"}
-        others = {"ensembles": {"deep_ensemble", *fields}, "mean_field": fields, "ivon": {"ivon"}}
-        assert moved == {**others, "closed": {"last_layer_laplace"}}.get(module, dropout)
+        others = {
+            "dropout": {*dropout, "deep_ensemble", *fields},
+            "dropout_loops": dropout,
+            "noise_loops": {*dropout, *fields},
+            "closed": {"linear", "last_layer_laplace"},
+            "ensembles": {"deep_ensemble", *fields},
+            "mean_field": fields,
+            "ivon": {"ivon"},
+        }
+        assert moved == others[module]
     known = facts()["yacht"]
     for more in ({"sha256": "0" * 64}, {"taus": (1.0,)}, {"hidden": 7}):
         with monkeypatch.context() as patch:

@@ -79,20 +79,27 @@ def uci_table(shown: Sequence[TableVerdict], every: Iterable[TableVerdict]) -> T
 
 def ours_table(name: str, root: Path, data_dir: Path | None = None) -> Table:
     """Return a row for each method of ours on a set, and one of HMC where there is a reference posterior."""
-    order = list(METHODS)
-    runs = {run: its for run, its in stored(root).items() if run.set == name and all(its.get(key) for key in SHOWN)}
+    order = {method: place for place, method in enumerate(METHODS)}
+    runs = {
+        run: its
+        for run, its in stored(root).items()
+        if run.set == name and run.method in order and all(its.get(key) for key in SHOWN)
+    }
     rows: list[list[Entry]] = []
-    for run in sorted(runs, key=lambda one: (order.index(one.method), one.epochs)):
+    for run in sorted(runs, key=lambda one: (order[one.method], one.epochs)):
         its = [runs[run][key] for key in SHOWN]
         means = [Samples({seed: statistics.fmean(values.values()) for seed, values in one.items()}) for one in its]
         firsts = [Number(statistics.fmean(values[0] for values in one.values()), FOUR) for one in its]
         rows.append([run.method, str(run.epochs), *(Measured(one, FOUR) for one in means), *firsts])
-    remarks = [] if rows else [NOT_TRAINED]
+    remarks = [] if rows else [f"no method of ours is trained on it: python -m bench run --group uci {name}"]
     if (task := TASKS.get(name)) is not None:
         found, more = hmc_scores(task, root, data_dir)
         entries = [Number(found[key], FOUR) if key in found else None for key in SHOWN]
         rows.append(["HMC (split 0 alone)", EMPTY, None, None, *entries])
-        remarks += [f"HMC: the reference posterior of task '{task}', by the mean of its quantiles", *more]
+        remarks += [
+            f"HMC: the reference posterior of task '{task}'; RMSE of the mean of its quantiles, LL of its mixture",
+            *more,
+        ]
     return Table("uci_ours", f"Our methods on {name}", OURS_EXPLANATION, OURS_COLUMNS, rows, remarks)
 
 
