@@ -14,8 +14,7 @@ from bench.core.files import write_atomically
 from bench.core.project import usual_results
 from bench.core.text import one_line
 from bench.show.figures.style import printed, style
-from bench.show.predict import networks, show
-from bench.show.predict.pictures import normalise
+from bench.show.predict import networks, pictures, show
 from bench.show.terminal import shown
 
 
@@ -37,7 +36,8 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def _predict(arguments: argparse.Namespace) -> int:
     paths, figure, own, found = arguments.images, arguments.figure, arguments.results, []
-    if figure and (len(paths) > 12 or figure.suffix not in (".png", ".svg") or figure in paths):
+    is_picture = figure and figure.resolve() in [path.resolve() for path in paths]
+    if figure and (is_picture or len(paths) > 12 or figure.suffix not in (".png", ".svg")):
         raise ConfigError(f"--figure {figure}: give a .png or .svg that is none of the pictures; at most 12 pictures")
     say_if_shipped(arguments)
     doing("answering pictures")
@@ -45,7 +45,7 @@ def _predict(arguments: argparse.Namespace) -> int:
     if any(store.root != own for store, _ in chosen):
         mine = ", ".join(networks.label(fit) for store, fit in chosen if store.root == own) or "none of these"
         print(one_line(f"yours, in {own}: {mine}; the others are in {arguments.baseline}"), file=sys.stderr)
-    images = [normalise(path) for path in paths]
+    images = [pictures.normalise(path) for path in paths]
     for store, fit in chosen:
         try:
             found.append(networks.ask(store, fit, images, arguments.draws))

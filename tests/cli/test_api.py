@@ -129,7 +129,7 @@ def test_a_fit_reports_its_epochs_and_can_be_repeated():
 def test_an_answer_has_the_warnings_about_its_picture(tmp_path):
     path = drawings.save(tmp_path / "two.png", 1 - np.hstack([drawings.strokes(drawings.THREE)] * 2))
     (answer,) = bench.predict(path, draws=5)
-    assert answer.remarks == ("several shapes stand apart; a network sees them as one digit: cut the picture",)
+    assert answer.remarks == ("several shapes, or a wide one; a network sees one digit: cut the picture",)
     assert answer.remarks[0] in str(answer)
     assert len(repr(answer)) < 300
 

@@ -72,6 +72,15 @@ def test_a_bad_picture_is_one_line(store, three, capsys, tmp_path):
     assert err.count("\n") == 1
 
 
+def test_a_figure_never_replaces_a_picture(store, three, capsys, monkeypatch):
+    monkeypatch.chdir(three.parent)
+    before = three.read_bytes()
+    for picture, figure in ((three.name, three), (three, three.parent / "new" / ".." / three.name)):
+        code, _, err = call(capsys, picture, "--figure", figure, "--results", store.root)
+        assert (code, three.read_bytes()) == (USAGE, before)
+        assert "none of the pictures" in err
+
+
 @pytest.mark.parametrize("ending", ["png", "svg"])
 def test_a_figure(ending, store, three, four, capsys, tmp_path):
     put(store, "linear_bbb", linear_bbb(0.05))

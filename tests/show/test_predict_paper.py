@@ -133,6 +133,19 @@ def test_what_a_bright_digit_is_around_is_no_sheet():
     assert on_sheet(ring) is ring
 
 
+@pytest.mark.parametrize("margin", [0, 40])  # pixels around the 0
+@pytest.mark.parametrize("inside", ["a speck", "a short stroke"])
+def test_what_is_drawn_in_a_loop_leaves_the_loop(inside, margin):
+    y, x = np.mgrid[-90:90, -60:60]
+    radius = np.hypot(y / 1.5, x)
+    ring = (radius > 38) & (radius < 50)
+    drawn = np.hypot(y, x) < 6 if inside == "a speck" else (np.abs(x) < 4) & (np.abs(y) < 30)
+    plain, marked = (1 - np.pad(1.0 * one, margin) for one in (ring, ring | drawn))
+    # the box of 20 x 20 pixels is that of the ring: a loop that went would leave the stroke, scaled up to 20 rows
+    edges = [np.nonzero(normalise(one).pixels.max(axis=0) > 0.5)[0] for one in (plain, marked)]
+    assert edges[1].tolist() == edges[0].tolist()
+
+
 def test_a_shadow_is_no_desk():
     across = np.linspace(-8, 8, 400)
     light = 0.45 + 0.5 / (1 + np.exp(-across))

@@ -56,6 +56,9 @@ def test_what_cannot_be_read_is_one_line(content, reason, tmp_path):
         (np.zeros((0, 28)), "zero-size array"),
         (np.full((28, 28), 255.0), "of bytes or of 0 to 1"),
         (np.zeros((28, 28), int), "of bytes"),
+        (np.full((28, 28), np.nan), "of bytes or of 0 to 1"),
+        (np.full((28, 28), -1.0), "of bytes or of 0 to 1"),
+        (np.zeros((28, 28), np.uint16), "of bytes"),
         (Image.new("L", (0, 28)), "has 0 x 28 pixels"),
         (np.zeros((28, 28)), "blank"),
     ],
@@ -153,7 +156,7 @@ def test_shapes_that_stand_apart_have_a_remark():
     assert remarks(near) == remarks(speck) == ()
     for drawn in (apart, page.T):  # what is much wider than high is no upright digit, but may be a row of them
         (remark,) = remarks(drawn)
-        assert remark.startswith("several shapes stand apart")
+        assert remark.startswith("several shapes, or a wide one")
 
 
 def test_digits_are_one_shape_and_pairs_of_them_several():

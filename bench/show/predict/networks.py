@@ -27,8 +27,6 @@ from bench.plan.registry import manifest, manifests
 from bench.show.predict.pictures import Normalised
 
 SHIPPED = "shipped-fits"
-PREFERRED = ("corrected", "published")  # recipes, where none is asked for
-MAX_DRAWS = 10_000
 TASK = Task("classification", n_outputs=10, n_train=60_000, n_inputs=784)
 RULE = f"a network answers if the 10 % quantile of its draws of a digit's probability is above {STRICT_RULE.threshold}"
 
@@ -66,14 +64,14 @@ def posterior_path(store: Store, fit_key: str) -> Path:
 def choose(folders: Iterable[Path], named: Sequence[str] = (), recipe: str | None = None) -> list[tuple[Store, Record]]:
     """Return a record of one fit for each approach that is named, or of all that have one, and the folder that has it.
 
-    Of an approach's fits, the first folder's come first, then PREFERRED recipes, the full profile, the lowest seed.
+    Of an approach's fits, the first folder's come first, then corrected recipes, the full profile, the lowest seed.
     Raises ConfigError where a name is unknown, or no network is there; it says which command trains one.
     """
     classifiers = {name: entry for name, entry in manifests().items() if entry.task == "mnist"}
     check_known("classifier of digits", classifiers, *named)
     known = {each for entry in classifiers.values() for each in entry.recipes}
     check_known("recipe", known, (recipe or "published").split("+")[0])
-    recipes = (recipe,) if recipe else PREFERRED
+    recipes = (recipe,) if recipe else ("corrected", "published")
     found: dict[str, tuple[Store, Record]] = {}
     for store in map(Store, dict.fromkeys(folders)):
         fits = [one for one in store.all_records()[0] if one.approach in classifiers and one.recipe in recipes]
@@ -103,14 +101,14 @@ def load(store: Store, fit: Record) -> Posterior:
 
 def ask(store: Store, fit: Record, images: Sequence[Normalised], n_draws: int = 100) -> list[PictureAnswer]:
     """Return a network's answers to pictures, each with the noise of row 0, as if alone; raises BenchError."""
-    if not (images and 1 <= n_draws <= MAX_DRAWS):
-        raise ConfigError(f"{n_draws} draws, {len(images)} pictures; allowed are 1 to {MAX_DRAWS}, at least 1 picture")
+    if not (images and 1 <= n_draws <= 10_000):
+        raise ConfigError(f"{n_draws} draws, {len(images)} pictures; allowed are 1 to 10000, at least 1 picture")
     x = torch.from_numpy(np.stack([image.pixels.reshape(-1) for image in images]))
     try:
         with torch.no_grad(), without_compiling():  # to compile would take longer than to go without
             posterior = load(store, fit).per_row()
             log_probs = categorical(posterior, x, draws_of(posterior, n_draws), torch.zeros(len(x), dtype=torch.int64))
-    except RuntimeError as error:  # of PyTorch: shapes that do not fit
+    except (LookupError, RuntimeError, ValueError, TypeError, AttributeError) as error:  # such as other shapes
         raise StoreError(f"the stored posterior does not fit {fit.approach}: {one_line(str(error))}") from error
     summary, each = reduce_draws(log_probs), log_probs.double().exp().cpu().numpy()
     nats, quantiles = entropies(summary), summary.quantile_probs[STRICT_RULE.quantile]

@@ -30,11 +30,10 @@ MAX_PIXELS = 50_000_000  # a telephone's largest photograph; decoded with transp
 WORK_SIDE = 800  # pixels: a larger picture is averaged down to at most twice this, enough for any digit
 ROUNDS, SMALLEST_RESIDUAL = 30, 1e-4  # of reweighting, 20 did in the worst cases; of colour, a step of 8 bits is 0.004
 NOISE = 5 * 1.4826  # five standard deviations of Gaussian noise, in median absolute deviations
-FAINTEST = 0.15  # of full ink: fainter pixels are a smudge, an artefact of JPEG or grain
 LEAST_CONTRAST = 0.08  # of colours, black to white is 1.7; empty paper with a noise of 0.02 of brightness has less
-EDGE = 0.4  # of full ink; fainter pixels do not widen the box
+FAINTEST, EDGE = 0.15, 0.4  # of full ink: fainter is a smudge, of JPEG or grain; fainter does not widen the box
 SMALLEST = 5  # pixels; a drawing whose longer side is shorter has no shape
-SHEET, ON_IT = 0.25, 0.005  # least shares: of the picture that is bright if it has a sheet; of the sheet that has ink
+SHEET, ON_IT, KEPT = 0.25, 0.005, 0.2  # least shares: of the picture a sheet; of it, and of its frame, the ink on it
 STEP = 0.2  # least difference of brightness at a sheet's edge, of black to white; a shadow's edge is soft
 RUN, THIN = 0.12, 0.03  # of the picture's side: a run of ink that may be a part of a line, and its most thickness
 ACROSS, BEYOND = 0.9, 0.1  # of the picture: what a line runs over; of the drawing: how far a line under it goes beyond
@@ -78,7 +77,7 @@ def normalise(given: Given, name: str = "picture") -> Normalised:
         remarks = ["no clear ink: hardly any stands out of the noise or pattern; cut the picture closer to the digit"]
     height, width = (np.ptp(at) + 1 for at in np.nonzero(pixels))
     if label(ndimage.maximum_filter(pixels, 2) > 0).max() > 1 or width > 1.5 * height:
-        remarks += ["several shapes stand apart; a network sees them as one digit: cut the picture"]
+        remarks += ["several shapes, or a wide one; a network sees one digit: cut the picture"]
     return Normalised(name, pixels, tuple(remarks), colours)
 
 
@@ -89,7 +88,8 @@ def _read(given: Given) -> Floats:
             return _read(opened)
     if not isinstance(given, Image.Image):
         pixels = np.asarray(given)
-        if pixels.ndim not in (2, 3) or pixels.dtype.kind not in "bfu":
+        is_in_range = pixels.dtype == np.uint8 or (pixels.dtype.kind in "bf" and np.all(abs(pixels - 0.5) <= 0.5))
+        if pixels.ndim not in (2, 3) or not is_in_range:
             raise ValueError(f"it has shape {pixels.shape} and numbers of {pixels.dtype}")
         given = Image.fromarray(img_as_ubyte(pixels))
     if not 0 < given.width * given.height <= MAX_PIXELS:
@@ -113,7 +113,9 @@ def on_sheet(colours: Floats) -> Floats:
     grey = ndimage.uniform_filter(colours.mean(axis=2), rim)
     bright = grey > threshold_otsu(grey)
     sheet = max(regionprops(clear_border(label(bright))), key=lambda one: one.area, default=None)
-    if bright.mean() < SHEET or sheet is None or sheet.area > (1 - ON_IT) * sheet.area_filled:
+    ink = sheet.area_filled - sheet.area if sheet else 0
+    frame = np.count_nonzero(clear_border(label(~bright))) - ink  # or the stroke of a 0; a desk is at the border
+    if not sheet or sheet.area_filled < SHEET * grey.size or ink < max(ON_IT * sheet.area_filled, KEPT * frame):
         return colours
     whole, part = sheet.image_filled, colours[sheet.slice]
     inside, edge = ndimage.binary_erosion(whole, iterations=2 * rim), whole & ~ndimage.binary_erosion(whole)
