@@ -46,8 +46,12 @@ class TorchObjective(Objective):
         for name, value in _pairs_first(given).items():
             first.setdefault(_place(value), name)
         self.named = {name: value for name, value in given.items() if name in first.values()}  # trained or not
+        _check_apart(self.named)
         self._sources: dict[str, list[Tensor]] = {name: [] for name in self.named}
-        for value in {id(value): value for value in given.values() if value.requires_grad}.values():
+        sources = {id(value): value for value in given.values() if value.requires_grad}
+        for value in sources.values():
+            if not value.is_leaf and id(value._base) in sources:  # its gradient is a part of that one's
+                continue
             self._sources[first[_place(value)]].append(value)
         trained = {name: tuple(value.shape) for name, value in self.named.items() if self._sources[name]}
         if not trained:
@@ -247,6 +251,18 @@ def _pairs_first(given: Mapping[str, Tensor]) -> dict[str, Tensor]:
     values = {name: as_array(value) for name, value in given.items()}
     paired = {name for pair in gaussians(values, values) for name in (pair.mean, pair.scale)}
     return dict(sorted(given.items(), key=lambda item: item[0] not in paired))
+
+
+def _check_apart(values: Mapping[str, Tensor]) -> None:
+    """Raise AuditError if two tensors share numbers and are not the same, so that neither has a gradient of its own."""
+    spans = []
+    for name, value in values.items():
+        length = 1 + sum((n - 1) * step for n, step in zip(value.shape, value.stride(), strict=True))
+        start = value.storage_offset() if value.numel() else 0
+        spans.append((value.untyped_storage().data_ptr(), start, start + length * bool(value.numel()), name))
+    for (storage, _, end, one), (other, start, _, two) in itertools.pairwise(sorted(spans)):
+        if storage == other and start < end:
+            raise AuditError(f"'{one}' and '{two}' share numbers in memory, in part or reordered; give one of them")
 
 
 def _place(tensor: Tensor) -> object:

@@ -5,6 +5,7 @@ import torch
 from torch import nn
 
 import elbo_audit
+from elbo_audit.errors import AuditError
 from tests.elbo_audit.models import N_TRAIN, STEPS, Single, audit, batches
 
 
@@ -94,3 +95,27 @@ def test_layers_of_one_flat_storage_are_weighed_apart(model):
     assert report.kl_weights == pytest.approx(
         {"first.weight_mu, first.weight_rho": 1, "second.weight_mu, second.weight_rho": 5}, rel=0.01
     )
+
+
+def test_numbers_that_two_parameters_share_otherwise_are_named():
+    net = Single()
+    named = list(net.named_parameters())
+    theta = nn.Parameter(torch.cat([value.data.flatten() for _, value in named]))
+    a_slice = ("weight_mu", nn.Parameter(theta.data[:35].view(5, 7)))
+    turned = ("turned", nn.Parameter(named[0][1].data.t()))
+    for given, name in (([("theta", theta), a_slice], "theta"), ([*named, turned], "turned")):
+        with pytest.raises(AuditError, match=f"'{name}'.* share numbers in memory, .*; give one of them"):
+            elbo_audit.audit_torch(net.elbo, given, batches(), N_TRAIN, nll=net.nll)
+
+
+def test_a_view_beside_its_leaf_counts_once():
+    own = Single()
+    without = elbo_audit.audit_torch(own.elbo, list(own.named_parameters()), batches(), N_TRAIN, nll=own.nll)
+    net = Single()
+    theta = nn.Parameter(net.weight_mu.data.flatten())
+    del net.weight_mu
+    net.weight_mu = theta.view(5, 7)
+    given = [("theta", theta), ("weight_mu", net.weight_mu), ("weight_rho", net.weight_rho)]
+    report = elbo_audit.audit_torch(net.elbo, given, batches(), N_TRAIN, nll=net.nll)
+    assert report.ok, str(report)
+    assert report.numbers == pytest.approx(without.numbers, rel=1e-6)  # tolerance: sums of 70 numbers in another order
