@@ -1,5 +1,6 @@
-"""The tasks: rows as they are fixed, small images, priors; a regression's methods, and models that are scored."""
+"""The tasks: rows as they are fixed, small images, priors, and a regression's methods."""
 
+import itertools
 import re
 import sys
 
@@ -7,8 +8,8 @@ import numpy as np
 import pytest
 import torch
 from msgspec import structs
+from torch.distributions import Normal
 
-import bench
 from bench.cli import USAGE
 from bench.cli.main import main
 from bench.core.errors import ConfigError, DataCorrupt, MissingFramework
@@ -176,45 +177,6 @@ def test_a_prior_by_layer_is_refused(tmp_path):
         columns.Column.of("mnist14-layers", tasks.all_tasks()["mnist14-layers"], tmp_path, None)
 
 
-def test_a_scored_model_stands_beside_the_shipped_methods_by_function_and_by_file(tmp_path, capsys):
-    pytest.importorskip("sklearn")
-
-    def predict(x):
-        return torch.from_numpy(x[:, 20:30]).double().softmax(1).numpy()
-
-    file = bench.score(predict, "mine", tmp_path / "by function", task="digits")
-    answers = {name: predict(split.x.numpy()) for name, split in bench.task_rows("digits").sets.items()}
-    expected = {f"{row.set}/{row.metric}": row.value for row in bench.distance(answers, "digits").itertuples()}
-    column = columns.Column.of("digits", TASKS["digits"], tmp_path / "by function", None)
-    found = column.stored(lambda text: None)["mine (not retrained)", 0].metrics
-    assert {key: found[key] for key in expected} == close(expected)
-    assert found["digits/nll"] > 1
-    assert main(["posterior", "--methods", "digits", "--results", str(tmp_path / "by function")]) == 0
-    lines = capsys.readouterr().out.splitlines()
-    (mine,), (shipped,) = ([line for line in lines if line.startswith(name)] for name in ("mine (not", "MC dropout"))
-    assert re.match(r"mine \(not\s+-\s", mine)  # no place
-    assert "+-" in shipped  # of several seeds
-
-    assert main(["data", "export", "--task", "digits", "--to", str(tmp_path)]) == 0
-    with np.load(tmp_path / "digits.npz") as exported:
-        saved = {name: predict(exported[name]) for name in TASKS["digits"].sets if name != "train"}
-        saved["hash"] = exported["hash"]
-    words = ["score", str(tmp_path / "saved.npz"), "--name", "mine", "--task", "digits", "--results", str(tmp_path)]
-    np.savez(tmp_path / "saved.npz", **saved)
-    assert main(words) == 0
-    assert "digits, agreement: " in capsys.readouterr().out
-    by_file = columns.Column.of("digits", TASKS["digits"], tmp_path, None).stored(lambda text: None)
-    assert by_file["mine (not retrained)", 0].metrics == found
-    assert file.name == "digits-methods.jsonl"
-    for change, told in (
-        ({"hash": np.array("0")}, "has hash 0"),
-        ({"digits": np.eye(10)[[1] * 797]}, "joint log-loss would be inf"),
-    ):
-        np.savez(tmp_path / "saved.npz", **saved | change)
-        assert main(words) == 2
-        assert told in capsys.readouterr().err
-
-
 # the methods of a regression
 
 
@@ -271,22 +233,46 @@ def test_laplace_draws_the_last_layer_from_its_conditional_and_dropout_drops_uni
     assert (dropped[:, :-4] == dropped[0, :-4]).all()
 
 
+def of_a_line():
+    """Rows of a regression whose targets follow the first feature, other ones to train on than to predict."""
+    source, parts = torch.Generator().manual_seed(0), []
+    for name, slope in (("train", 1.0), ("test", 0.8)):
+        x = torch.randn(known.ROWS, 3, generator=source)
+        parts.append(Split(name, x, slope * x[:, 0] + 0.1, torch.arange(known.ROWS)))
+    return tasks.TaskData(parts[0], {"test": parts[1]}, 5.0, 2.0)
+
+
 def test_a_regression_has_a_column(tmp_path, monkeypatch):
-    values = {"steps": 2, "learning_rate": 0.01}
-    drop = method(title="drop", approach="dropout", draws=3, values=values, choices={"dropout": [0.1, 0.5]})
-    two = {"map": method(title="MAP", approach="map", values=values, choices={}), "dropout": drop}
+    values, rows = {"learning_rate": 0.05, "dropout": 0.1}, of_a_line()
+    drop = method(title="drop", approach="dropout", draws=3, values=values, choices={"steps": [1, 200, 2]})
+    two = {"map": method(title="MAP", approach="map", values={**values, "steps": 2}, choices={}), "dropout": drop}
     monkeypatch.setattr(columns, "methods", lambda: {"regression": two})
-    task, path = structs.replace(TASKS["boston"], n_hidden=3), tmp_path / "boston-methods.jsonl"
-    column = columns.Column("boston", task, lambda: known.data("test"), known.regression(), path, 1.0)
+    task, path = structs.replace(TASKS["boston"], n_hidden=3), tmp_path / "posterior" / "boston-methods.jsonl"
+    column = columns.Column("boston", task, lambda: rows, known.regression(), path, 1.0)
     found = training.train_all(column, [], lambda text: None, range(2))
-    assert found["dropout", 0].chosen["dropout"] in (0.1, 0.5)
+    assert found["dropout", 0].chosen == {"steps": 200}  # one or two steps have not learnt the line
+    network, test = task.network(3), rows.sets["test"]
+    for name, seed in itertools.product(two, range(2)):
+        drawn = regression.draws(network, two[name], found[name, seed].chosen, seed, rows.train)
+        weights = network.weights(drawn)
+        (first, first_bias), (last, last_bias) = weights.layers
+        outputs = (test.x @ first.mT + first_bias[:, None]).relu() @ last.mT + last_bias[:, None]
+        y, mean = (5 + 2 * one.double() for one in (test.y, outputs[..., 0]))
+        sd = 2 * weights.log_noise.double().exp().view(-1, 1)
+        expected = {
+            "test/rmse": (mean.mean(0) - y).square().mean().sqrt().item(),
+            "test/log-likelihood": Normal(mean, sd).log_prob(y).exp().mean(0).log().mean().item(),
+        }
+        stored = found[name, seed].metrics
+        # tolerance: float32 outputs of size 1 with ten roundings, 1e-6, in units of the noise, above .01
+        assert {key: stored[key] for key in expected} == pytest.approx(expected, rel=1e-4, abs=1e-4)
     table = columns_table(column, found)
     assert table.columns == ["method", "place", "Wasserstein-1", "LL - HMC", "joint", "RMSE"]
-    *rows, last = table.texts()
-    assert {row[0] for row in rows} == {"MAP", "drop"}
+    *lines, last = table.texts()
+    assert {row[0] for row in lines} == {"MAP", "drop"}
     assert last[2] == "0.250"
     own = known.regression().log_likelihood()
-    by_title = {row[0]: row for row in rows}
+    by_title = {row[0]: row for row in lines}
     seeds = [found["map", seed].metrics["test/log-likelihood"] - own for seed in range(2)]
     assert float(by_title["MAP"][3].split()[0]) == pytest.approx(np.mean(seeds), rel=0.01)  # tolerance: three digits
     assert "Of 2 methods" in columns_answer(column)[0]
