@@ -77,8 +77,8 @@ def add_score(parser: argparse.ArgumentParser) -> None:
         "FILE is an .npz file. For each set in the images.npz of `data export`, it has the probabilities of the digits "
         "0 to 9 under the set's name, in the order of its images: [n, 10] of one draw, or [S, n, 10] of S draws, each "
         "of one network for all images (better: their logs, which do not round to 0); and the array 'hash' of "
-        "images.npz. With --task, likewise for TASK.npz; for a regression mean and sd. In Python, bench.score(predict) "
-        "needs no files."
+        "images.npz. With --task, likewise for TASK.npz; for a regression mean and sd, [n] or [S, n], in the unit of "
+        "its train_y. In Python, bench.score(predict) needs no files."
     )
     parser.add_argument("file", type=given_path, metavar="FILE", help="predictions for the images of `data export`")
     parser.add_argument("--name", default="mine", help="what tables call the model (default: mine)")
@@ -109,6 +109,7 @@ def _score(given: argparse.Namespace) -> int:
     from bench.run import scoring  # here and below: it imports torch, and --help needs none
 
     if given.task is not None:
+        scoring.check_profile(given.profile)
         return _score_task(given)
     path = scoring.score_file(given.file, given.name, given.results, given.data_dir, given.profile)
     say(f"written: {path}")
@@ -123,8 +124,8 @@ def _score_task(given: argparse.Namespace) -> int:
     from bench.posterior.tasks import task_named
 
     column = Column.of(given.task, task_named(given.task), given.results, given.data_dir)
-    path = score_file(given.file, given.name, column)
-    for key, value in column.stored(warn)[given_name(given.name), 0].metrics.items():
+    path = score_file(given.file, given.name, column, warn)
+    for key, value in column.stored(lambda _: None)[given_name(given.name), 0].metrics.items():
         rows, metric = key.split("/", 1)
         floor = column.reference.floor.get(rows, {}).get(metric)
         say(f"{rows}, {metric}: {THREE.text(value)}" + ("" if floor is None else f" (floor {THREE.text(floor)})"))
@@ -138,13 +139,16 @@ def _export(arguments: argparse.Namespace) -> int:
     from bench.run import scoring
 
     if arguments.task is not None:
+        scoring.check_profile(arguments.profile)
         from bench.posterior.scoring import export as export_task
+        from bench.posterior.tasks import task_named
 
         path = export_task(arguments.to, arguments.task, arguments.data_dir)
         task = f"--task {arguments.task}"
-        say(
-            f"{path}: store your predictions with its array 'hash', then: python -m bench score FILE --name NAME {task}"
-        )
+        is_regression = task_named(arguments.task).kind == "regression"
+        told = " (train_y in the target's own unit, as mean and sd must be)" if is_regression else ""
+        then = f"store your predictions with its array 'hash', then: python -m bench score FILE --name NAME {task}"
+        say(f"{path}{told}: {then}")
         return 0
     path = scoring.export(arguments.to, arguments.data_dir, arguments.profile)
     short = "" if arguments.profile == "full" else f" --profile {arguments.profile}"

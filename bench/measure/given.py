@@ -31,6 +31,7 @@ from bench.plan.recipes import Profile
 
 NORMALISED = 1e-3  # largest allowed difference between 1 and the sum of a row's probabilities
 SAME_IMAGE = 0.01  # largest difference that rounding makes between one draw's answers to an image; bfloat16 has .004
+PROBABILITIES = f"probabilities [n, {N_CLASSES}], or [S, n, {N_CLASSES}] of S draws"
 Floats = NDArray[np.float32 | np.float64]
 MOVED = "moved"  # the set of the digits that are turned and moved
 _ENTRY = ApproachManifest(
@@ -63,14 +64,17 @@ def images_hash(found: Mapping[str, Split]) -> str:
     return digest({name: split_hash(split) for name, split in found.items()})
 
 
-def as_array(name: str, given: object) -> Floats:
-    """Return the predictions for set `name`, of any framework, as float32 or float64; raises ConfigError."""
+def as_array(name: str, given: object, wanted: str = PROBABILITIES) -> Floats:
+    """Return the predictions for set `name`, of any framework, as float32 or float64; raises ConfigError.
+
+    `wanted` says in the error what to give.
+    """
     try:
         found = np.asarray(given.detach().cpu() if isinstance(given, Tensor) else given)
         return found.astype(np.float64 if found.dtype.itemsize > 4 else np.float32, casting="same_kind")
     except (TypeError, ValueError, RuntimeError) as error:  # RuntimeError: a list of tensors that require grad
-        why = f"are no array of numbers ({one_line(str(error), 200)}); give probabilities [n, {N_CLASSES}]"
-        raise ConfigError(f"predictions for {name} {why}, or [S, n, {N_CLASSES}] of S draws") from error
+        why = f"are no array of numbers ({one_line(str(error), 200)})"
+        raise ConfigError(f"predictions for {name} {why}; give {wanted}") from error
 
 
 def log_probabilities(name: str, found: Floats, n: int) -> Tensor:

@@ -1,15 +1,16 @@
 """The methods of a task's column, and the file of those that are trained.
 
-A trained method is one sealed line of RESULTS/posterior/TASK-methods.jsonl, which is written again after each training:
-a kill loses the training at work. A line of another definition of task, reference or method is trained again. A fit
-that diverged has a line too, which says why; what a missing package left out has none.
+A trained method is one sealed line of RESULTS/posterior/TASK-methods.jsonl. Each is added as soon as it is there, under
+a lock, beside those that other processes have added: a kill loses the training at work. A line of another definition of
+task, reference or method stays, but counts nowhere; the method is trained again, and its new line replaces the old one.
+A fit that diverged has a line too, which says why; what a missing package left out has none.
 """
 
 from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache, cached_property, partial
 from pathlib import Path
@@ -21,6 +22,7 @@ from bench.core import environment
 from bench.core.canonical import digest, seal, unseal
 from bench.core.errors import ConfigError, Diverged, StoreError
 from bench.core.files import is_there, read_file, write_atomically
+from bench.core.locks import Busy, lock
 from bench.core.records import Provenance
 from bench.core.toml import Text, TomlTable, read_toml
 from bench.posterior.reference import FOLDER, Reference, find
@@ -29,6 +31,7 @@ from bench.posterior.tasks import Task, TaskData, all_tasks, load
 FILE = Path(__file__).with_name("methods.toml")
 SCHEMA = 1
 LARGEST = 16 << 20  # bytes of a file of lines; a line has 5 kB
+TRIES, WAIT = 1200, 0.05  # to lock the file, and seconds between two; it is held for milliseconds
 MOST_ROUNDED = 0.01  # share by which whole rows may change the weight of a KL
 NOT_RETRAINED = " (not retrained)"  # ends the name of a model that is trained already
 HMC = "hmc"  # the line of the reference itself: how well it predicts
@@ -178,20 +181,47 @@ class Column:
         definition = self.definition(None if name == HMC else self.method(name))
         return Trained(SCHEMA, definition, name, seed, chosen, metrics, seconds, why, made)
 
-    def write(self, found: Lines) -> None:
-        """Replace the file; raises StoreError if it cannot be written."""
-        write_atomically(self.path, b"".join(map(seal, found.values())), self.path.parent)
+    def add(self, *lines: Trained) -> dict[tuple[str, int], Trained]:
+        """Write lines into the file, in the place of those of the same name and seed; return all that `stored` does.
+
+        Lines that other processes have added stay, and those of other definitions; damaged ones, which `stored` tells
+        of, are left out.
+
+        Raises:
+            StoreError: the file cannot be written, or another process writes it for too long.
+        """
+        results = self.path.parent.parent
+        for _ in range(TRIES):
+            try:
+                with lock(results, digest(["methods", self.name])):
+                    kept = {(one.method, one.seed): line for line, one in self._read(lambda _: None)}
+                    kept |= {(one.method, one.seed): seal(one).removesuffix(b"\n") for one in lines}
+                    write_atomically(self.path, b"".join(line + b"\n" for line in kept.values()), self.path.parent)
+                    return self.stored(lambda _: None)
+            except Busy:
+                time.sleep(WAIT)
+        raise StoreError(f"another process has written {self.path} for {TRIES * WAIT:.0f} seconds; try again")
 
     def stored(self, warn: Tell) -> dict[tuple[str, int], Trained]:
-        """Return the trained methods of today's definitions by name and seed; `warn` is told of each damaged line."""
-        found = {}
+        """Return the trained methods of today's definitions by name and seed; `warn` is told of all other lines."""
+        found, others = {}, []
         definition = cache(lambda name: self.definition(None if name == HMC else self.method(name)))
-        for line in read_file(self.path, LARGEST).splitlines() if is_there(self.path) else []:
-            try:
-                one = unseal(line, Trained, f"a line of {self.path}", SCHEMA, "it is trained again")
-            except StoreError as error:
-                warn(str(error))
-                continue
+        for _, one in self._read(warn):
             if one.definition == definition(one.method):
                 found[one.method, one.seed] = one
+            else:
+                others.append(one.method)
+        if others:
+            warn(
+                f"{len(others)} lines of {self.path} are of another definition of task, reference or method, and count "
+                f"nowhere ({', '.join(dict.fromkeys(others))}); train or score these again"
+            )
         return found
+
+    def _read(self, warn: Tell) -> Iterator[tuple[bytes, Trained]]:
+        """Give each intact line, and what it says; `warn` is told of each damaged one."""
+        for line in read_file(self.path, LARGEST).splitlines() if is_there(self.path) else []:
+            try:
+                yield line, unseal(line, Trained, f"a line of {self.path}", SCHEMA, "train or score it again")
+            except StoreError as error:
+                warn(str(error))

@@ -15,6 +15,7 @@ from bench.core.errors import ConfigError, check_known
 from bench.interface import Split
 from bench.measure.given import as_array, log_probabilities
 from bench.posterior.distance import (
+    Floats,
     joint_log_loss,
     mixture_log_density,
     mixture_quantiles,
@@ -134,18 +135,24 @@ def _classification(reference: Reference, split: Split, given: ArrayLike) -> dic
     return found
 
 
-def _regression(reference: Reference, data: TaskData, given: Given | ArrayLike) -> dict[str, tuple[float, float]]:
+def normals(given: object, n: int) -> dict[str, Floats]:
+    """Return "mean" and "sd" of a regression's n rows, float64 [S, n]; raises ConfigError if they cannot be used."""
     if not isinstance(given, Mapping) or given.keys() != {MEAN, SD}:
         raise ConfigError(
             f'a regression needs a dict of "{MEAN}" and "{SD}" of each draw, [B] or [S, B], and nothing else'
         )
-    n = len(data.sets[TEST])
-    mean, sd = (np.atleast_2d(as_array(key, given[key]).astype(np.float64)) for key in (MEAN, SD))
-    if mean.ndim != 2 or mean.shape[1] != n or sd.shape != mean.shape:
-        raise ConfigError(f'"{MEAN}" {mean.shape} and "{SD}" {sd.shape} were given; both must be [{n}] or [S, {n}]')
+    wanted = f"[{n}], or [S, {n}] of S draws, at least one"
+    mean, sd = (np.atleast_2d(as_array(key, given[key], wanted).astype(np.float64)) for key in (MEAN, SD))
+    if mean.ndim != 2 or not len(mean) or mean.shape[1] != n or sd.shape != mean.shape:
+        raise ConfigError(f'"{MEAN}" {mean.shape} and "{SD}" {sd.shape} were given; both must be {wanted}')
     if not (np.isfinite(mean).all() and np.isfinite(sd).all() and (sd > 0).all()):
         raise ConfigError(f'"{MEAN}" must be finite, and "{SD}" finite and above 0')
-    y = data.targets()
+    return {MEAN: mean, SD: sd}
+
+
+def _regression(reference: Reference, data: TaskData, given: Given | ArrayLike) -> dict[str, tuple[float, float]]:
+    found, y = normals(given, len(data.sets[TEST])), data.targets()
+    mean, sd = found[MEAN], found[SD]
     moved = wasserstein(mixture_quantiles(mean, sd), reference.quantiles())
     return {
         WASSERSTEIN: (moved, PERFECT[WASSERSTEIN]),

@@ -86,7 +86,8 @@ def log_mean(logs: Floats) -> Floats:
 
 def normal_log_density(mean: Floats, sd: Floats, y: Floats) -> Floats:
     """Return log densities [S, B] of normals at targets y [B], nats; mean [S, B], sd [S, 1] or [S, B]."""
-    return np.asarray(-np.square((y - mean) / sd) / 2 - np.log(sd) - np.log(2 * np.pi) / 2)
+    with np.errstate(over="ignore"):  # a density of 0
+        return np.asarray(-np.square((y - mean) / sd) / 2 - np.log(sd) - np.log(2 * np.pi) / 2)
 
 
 def mixture_log_density(mean: Floats, sd: Floats, y: Floats) -> Floats:

@@ -61,7 +61,7 @@ def predictions(column: Column, method: Method, chosen: Mapping[str, Value], see
     """Train on all rows and return the normals of the test rows by draw, as `bench.distance` takes them.
 
     Raises:
-        Diverged: a parameter is no longer finite.
+        Diverged: a parameter or a prediction is no longer finite, or a matrix cannot be factorised.
     """
     data, network = column.data, column.task.network(column.data.train.x.shape[1])
     (test,) = data.sets.values()
@@ -77,14 +77,19 @@ def nll(column: Column, method: Method, chosen: Mapping[str, Value], seed: int, 
 
 
 def _normals(network: Network, z: Tensor, split: Split) -> tuple[Floats, Floats]:
-    """Return means and standard deviations of a split's rows by draw, float64 [S, B], standardised."""
+    """Return means and standard deviations of a split's rows by draw, float64 [S, B], standardised; raises Diverged."""
     mean, sd = network.predict(z, split.x)
+    if not (mean.isfinite().all() and sd.isfinite().all() and (sd > 0).all()):
+        raise Diverged(f"a normal of {split.name} is not finite")
     return mean.double().numpy(), sd.double()[:, None].expand(len(z), len(split)).numpy()
 
 
 def draws(network: Network, method: Method, chosen: Mapping[str, Value], seed: int, train: Split) -> Tensor:
     """Train a method and return its draws, float32 [S, P]; raises Diverged."""
-    found = METHODS[method.approach](Fit(network, train, {**method.values, **chosen}, method.draws, seed)).detach()
+    try:
+        found = METHODS[method.approach](Fit(network, train, {**method.values, **chosen}, method.draws, seed)).detach()
+    except torch.linalg.LinAlgError as error:  # type: ignore[attr-defined]  # not in torch's types
+        raise Diverged(f"linear algebra: {error}") from error
     if not found.isfinite().all():
         raise Diverged("a parameter is not finite")
     return found

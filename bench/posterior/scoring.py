@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
@@ -17,8 +18,8 @@ from bench.measure.given import as_array, log_probabilities
 from bench.measure.metrics.classification import accuracy
 from bench.measure.metrics.ood import auroc
 from bench.measure.metrics.uncertainty import entropy
-from bench.posterior.columns import ACCURACY, AUROC, HMC, NLL, RMSE, Column, Lines, Trained, given_name
-from bench.posterior.compare import MEAN, SD, Given, compared
+from bench.posterior.columns import ACCURACY, AUROC, HMC, NLL, RMSE, Column, Lines, Tell, Trained, given_name
+from bench.posterior.compare import MEAN, SD, Given, compared, normals
 from bench.posterior.distance import Floats, log_mean
 from bench.posterior.reference import JOINT, LOG_LIKELIHOOD
 from bench.posterior.tasks import DIGITS, TEST, TRAIN, TaskData, load, task_named
@@ -64,27 +65,36 @@ def score(
     if task is None:
         return scoring.score(predict, name, results, data_dir, profile=profile)
     scoring.check_name(name)
+    scoring.check_profile(profile)
     column = Column.of(task, task_named(task), Path(results), None if data_dir is None else Path(data_dir))
-    return _add(column, name, lambda: _predicted(column.data, predict))
+    found = _predicted(column.data, predict)
+    return _add(column, name, found, lambda text: warnings.warn(text, stacklevel=5))
 
 
-def score_file(path: Path, name: str, column: Column) -> Path:
-    """Measure the predictions of a file for the rows of `export`; write, return and raise as `score` does."""
+def score_file(path: Path, name: str, column: Column, warn: Tell) -> Path:
+    """Measure the predictions of a file for the rows of `export`; write, return and raise as `score` does.
+
+    `warn` is told of lines of the file of numbers that cannot be used.
+    """
     scoring.check_name(name)
     names = column.reference.sets or (MEAN, SD)
-    found = scoring.stored_predictions(path, names, column.task.definition)
-    return _add(column, name, lambda: found)
+    found = scoring.stored_predictions(path, names, column.task.definition, f"data export --task {column.name}")
+    return _add(column, name, found, warn)
 
 
 def export(folder: Path, task: str, data_dir: Path | None) -> Path:
-    """Write a task's rows by set, those to learn from with their targets, and their hash, as one .npz file."""
+    """Write a task's rows by set, those to learn from with their targets, and their hash, as one .npz file.
+
+    The targets of a regression, `train_y`, are in their own unit, as `score_file` takes mean and sd.
+    """
     definition = task_named(task)
     data, path = load(definition, data_dir), folder / f"{task}.npz"
     arrays = {name: split.x.numpy() for name, split in data.sets.items()}
+    is_regression = definition.kind == "regression"
     arrays |= {
         scoring.HASH: np.array(definition.definition),
         TRAIN: data.train.x.numpy(),
-        "train_y": data.train.y.numpy(),
+        "train_y": data.in_own_unit(data.train) if is_regression else data.train.y.numpy(),
     }
     write_atomically(path, packed(arrays))
     return path
@@ -96,18 +106,17 @@ def _predicted(data: TaskData, predict: Predict) -> object:
     return found.get(TEST, found)
 
 
-def _add(column: Column, name: str, predict: Callable[[], object]) -> Path:
+def _add(column: Column, name: str, given: object, warn: Tell) -> Path:
     """Write the line of a model's predictions; raises ConfigError if they cannot be used."""
-    given, found = given_name(name), with_reference(column, column.stored(lambda _: None))
-    line = column.line(given, {}, 0, lambda: _finite(numbers(column, _checked(column, predict()))))
-    column.write(found | {(given, 0): line})
+    line = column.line(given_name(name), {}, 0, lambda: _finite(column, numbers(column, _checked(column, given))))
+    column.add(*of_reference(column, column.stored(warn)), line)
     return column.path
 
 
 def _checked(column: Column, given: object) -> Given:
-    """Return log-probabilities float64 [S, B, K] by set, or what a regression gives as it is."""
+    """Return log-probabilities float64 [S, B, K] by set, or a regression's mean and sd, float64 [S, B]."""
     if not column.reference.sets:
-        return given  # type: ignore[return-value]  # `compared` checks it
+        return normals(given, len(column.data.sets[TEST]))
     assert isinstance(given, Mapping)
     return {
         name: log_probabilities(name, as_array(name, given[name]), len(split)).double().numpy()
@@ -115,21 +124,24 @@ def _checked(column: Column, given: object) -> Given:
     }
 
 
-def _finite(found: dict[str, float]) -> dict[str, float]:
+def _finite(column: Column, found: dict[str, float]) -> dict[str, float]:
+    why = "a label has the probability 0; give log-probabilities"
+    if not column.reference.sets:
+        why = (
+            f'a target has the density 0, or a number is too large; give a larger "{SD}", or a "{MEAN}" that is nearer'
+        )
     for name, value in found.items():
         if not math.isfinite(value):
-            raise ConfigError(f"{name} would be {value}: a label has the probability 0; give log-probabilities")
+            raise ConfigError(f"{name} would be {value}: {why}")
     return found
 
 
-def with_reference(column: Column, found: Lines) -> dict[tuple[str, int], Trained]:
-    """Return the lines with that of the reference itself: how well it predicts."""
-    if (HMC, 0) in found:
-        return dict(found)
-    return {**found, (HMC, 0): column.line(HMC, {}, 0, partial(_of_reference, column))}
+def of_reference(column: Column, found: Lines) -> list[Trained]:
+    """Return the line of the reference itself, how well it predicts; none if the lines have it."""
+    return [] if (HMC, 0) in found else [column.line(HMC, {}, 0, partial(_numbers_of_reference, column))]
 
 
-def _of_reference(column: Column) -> dict[str, float]:
+def _numbers_of_reference(column: Column) -> dict[str, float]:
     reference = column.reference
     if not reference.sets:
         error = reference.quantiles().mean(axis=1) - column.data.targets()

@@ -121,7 +121,11 @@ class TaskData:
 
     def targets(self) -> Floats:
         """Return the test targets of a regression in their own unit, [N]."""
-        return self.centre + self.unit * self.sets[TEST].y.double().numpy()
+        return self.in_own_unit(self.sets[TEST])
+
+    def in_own_unit(self, split: Split) -> Floats:
+        """Return the targets of a regression's rows in their own unit, [N]."""
+        return self.centre + self.unit * split.y.double().numpy()
 
 
 def all_tasks() -> dict[str, Task]:

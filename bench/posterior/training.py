@@ -23,7 +23,7 @@ from bench.posterior import regression
 from bench.posterior.columns import NLL, Column, Method, Tell, Trained, Value
 from bench.posterior.distance import Floats, log_mean
 from bench.posterior.reference import FOLDER, LOG_LIKELIHOOD
-from bench.posterior.scoring import numbers, with_reference
+from bench.posterior.scoring import numbers, of_reference
 from bench.posterior.tasks import DIGITS
 from bench.run.own import FitAlone
 
@@ -45,8 +45,7 @@ def train_all(column: Column, names: list[str], tell: Tell, seeds: Sequence[int]
     """
     approaches = manifests() if column.task.kind == "classification" else {}
     check_known("method or approach", [*column.methods, *approaches], *names)
-    found = with_reference(column, column.stored(tell))
-    column.write(found)
+    found = column.add(*of_reference(column, column.stored(tell)))
     for name in names or column.methods:
         method, missing = column.method(name), [seed for seed in seeds if (name, seed) not in found]
         if not missing:
@@ -55,8 +54,8 @@ def train_all(column: Column, names: list[str], tell: Tell, seeds: Sequence[int]
             chosen = _chosen_before(found, name) or best_of(column, method)
             for seed in missing:
                 train = partial(measured, column, method, chosen, seed)
-                found[name, seed] = one = column.line(name, chosen, seed, train)
-                column.write(found)
+                one = column.line(name, chosen, seed, train)
+                found = column.add(one)  # others may have trained meanwhile
                 tell(f"{method.title}, seed {seed}: {one.why or _described(column, one.metrics)}")
         except (Diverged, MissingFramework) as error:
             tell(f"{method.title} is not trained: {error}")

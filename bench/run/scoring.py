@@ -83,15 +83,21 @@ def score_file(path: Path, name: str, results: Path, data_dir: Path | None, prof
     """Measure the predictions of a file for the images of `export`; write, return and raise as `score` does."""
     model = _prepared(name, results, data_dir, profile)
     found = _Predictions()
-    given = stored_predictions(path, model.images, images_hash(model.images))
+    command = "data export" if profile == PROFILES[0] else f"data export --profile {profile}"
+    given = stored_predictions(path, model.images, images_hash(model.images), command)
     for each, split in model.images.items():
         found.add(each, as_array(each, given[each]), len(split))
     model.store.check_writable()
     return model.written(found, Timings(valid=True))
 
 
-def _images(data_dir: Path | None, profile: str) -> dict[str, Split]:
+def check_profile(profile: str) -> None:
+    """Raise ConfigError for a profile that no score has."""
     check_known("profile of a score", PROFILES, profile)
+
+
+def _images(data_dir: Path | None, profile: str) -> dict[str, Split]:
+    check_profile(profile)
     return images(profile_of(profile), SEED, data_dir)
 
 
@@ -108,8 +114,11 @@ def _prepared(name: str, results: Path, data_dir: Path | None, profile: str) -> 
     return _Model(name, Store(results), profile, data_dir, _images(data_dir, profile))
 
 
-def stored_predictions(path: Path, names: Collection[str], rows_hash: str) -> Scores:
-    """Return the predictions of a file by name, which are of the rows with this hash; raises ConfigError."""
+def stored_predictions(path: Path, names: Collection[str], rows_hash: str, export: str) -> Scores:
+    """Return the predictions of a file by name, which are of the rows with this hash; raises ConfigError.
+
+    `export`: the command that writes these rows.
+    """
     try:
         given = read_arrays(path, "", None, LARGEST_FILE)
     except BROKEN as error:
@@ -120,8 +129,8 @@ def stored_predictions(path: Path, names: Collection[str], rows_hash: str) -> Sc
         raise ConfigError(f"{path} has {found}; give '{HASH}' and one array for each of {', '.join(names)}, no other")
     if (hashed := one_line(str(given[HASH]), 64)) != rows_hash:
         raise ConfigError(
-            f"{path} has hash {hashed}, not that of today's images, {rows_hash}; run `data export`, predict its images "
-            f"in their order, and store its array '{HASH}' with the predictions"
+            f"{path} has hash {hashed}, not that of today's rows, {rows_hash}; run `{export}`, predict its rows in "
+            f"their order, and store its array '{HASH}' with the predictions"
         )
     return {name: given[name] for name in names}
 

@@ -38,7 +38,7 @@ def column(tmp_path):
     sets = {name: dataclasses.replace(split, name=name) for name in ("digits", "clothes")}
     probs = np.full((8, N, 10), 0.1, np.float16)
     reference = made({"digits": probs, "clothes": probs})
-    path = tmp_path / "digits-methods.jsonl"
+    path = tmp_path / "posterior" / "digits-methods.jsonl"
     return Column("digits", TASK, partial(tasks.TaskData, split, sets), reference, path, 0.5)
 
 

@@ -278,3 +278,16 @@ def test_a_regression_has_a_column(tmp_path, monkeypatch):
     assert "Of 2 methods" in columns_answer(column)[0]
     with pytest.raises(ConfigError, match="unknown method"):
         training.train_all(column, ["mlp"], lambda text: None, [0])
+
+
+@pytest.mark.parametrize("approach", ["map", "laplace", "sghmc"])
+def test_a_regression_that_diverges_is_a_line_that_says_so(approach, tmp_path, monkeypatch):
+    """A rate of 1e30 makes the parameters infinite; of NaN no matrix can be factorised."""
+    values = {"learning_rate": 1e30, "steps": 3, "epochs": 3, "batch_size": 5, "friction": 1.0, "keep_every": 1}
+    given = {"one": method(approach=approach, values=values, choices={})}
+    monkeypatch.setattr(columns, "methods", lambda: {"regression": given})
+    task, path = structs.replace(TASKS["boston"], n_hidden=3), tmp_path / "posterior" / "boston-methods.jsonl"
+    column = columns.Column("boston", task, of_a_line, known.regression(), path, 1.0)
+    found = training.train_all(column, [], lambda text: None, [0])
+    assert found["one", 0].metrics == {}
+    assert re.search("not finite|linear algebra", found["one", 0].why)

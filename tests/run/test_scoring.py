@@ -188,7 +188,7 @@ def test_saved_predictions_get_the_record_of_the_function(exported, tmp_path, ca
 
 
 CHANGES = {
-    "hash": (lambda found: {**found, "hash": np.array("0" * 64)}, "not that of today's images"),
+    "hash": (lambda found: {**found, "hash": np.array("0" * 64)}, "run `data export --profile smoke`, predict its"),
     "no hash": (lambda found: {name: found[name] for name in SETS}, "give 'hash' and one array for each of"),
     "set": (lambda found: {name: one for name, one in found.items() if name != "letters"}, "one array for each of"),
     "more": (lambda found: {**found, "cats": found["mnist"]}, "cats"),

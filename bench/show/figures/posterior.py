@@ -43,9 +43,9 @@ class Point(NamedTuple):
 def make(inputs: Inputs) -> Iterator[Figure]:
     """Give a figure for each task that has trained methods, and one of cold posteriors."""
     for column in stored_columns(inputs.store.root):
-        if not column.reference.sets:  # a regression has no rows but the test rows
+        # A regression has no rows but the test rows.
+        if not column.reference.sets or not (found := means(column)):
             continue
-        found = means(column)
         panels = {
             label: [
                 Point(name, one[f"{key.split('/')[0]}/{TOTAL_VARIATION}"], one[key])

@@ -33,6 +33,7 @@ from bench.show.table import Entry, Measured, Missing, Number, Table
 
 COLD = RESULTS / FOLDER / "cold.csv"  # of `python -m benchmarks.posterior cold`
 RANKED = f"{DIGITS}/{TOTAL_VARIATION}"
+FEWEST = 3  # methods, to say whether two orders agree
 NEAR, NOT_RANKED = "at the floor", "-"
 PLACES = (
     "methods that the seeds cannot tell apart share places (paired by seed, Holm). at the floor: within twice the "
@@ -115,9 +116,9 @@ def stored_tables(results: Path) -> Iterator[Table]:
 
 
 def means(column: Column) -> dict[str, dict[str, float]]:
-    """Return the mean over training seeds of each number of each trained method, by title."""
+    """Return the mean over training seeds of each number of each method that is trained here, by title."""
     found = column.stored(lambda _: None)
-    names = dict.fromkeys(name for name, _ in found if name != HMC)
+    names = dict.fromkeys(name for name, _ in found if name != HMC and not is_given(name))
     by_name = {name: [one.metrics for (given, _), one in found.items() if given == name] for name in names}
     return {
         column.method(name).title: {key: fmean(one[key] for one in every if key in one) for key in every[0]}
@@ -129,7 +130,7 @@ def means(column: Column) -> dict[str, dict[str, float]]:
 def distances(column: Column) -> dict[str, float]:
     """Return numbers for sentences: each method's total variation on digits, by name, and how many are near."""
     found = column.stored(lambda _: None)
-    names = dict.fromkeys(name for name, _ in found if name != HMC)
+    names = dict.fromkeys(name for name, _ in found if name != HMC and not is_given(name))
     far = {name: _mean(_sample(found, name, RANKED)) for name in names}
     floor = column.reference.floor[DIGITS][TOTAL_VARIATION]
     counts = {"columns": len(far), "columns_near": sum(one <= TIMES_FLOOR * floor for one in far.values())}
@@ -141,33 +142,39 @@ def columns_answer(column: Column) -> list[str]:
     rows, metric = column.reference.main
     key = f"{rows}/{metric}"
     found = sorted(means(column).items(), key=lambda pair: pair[1][key])
+    if not found:
+        return [f"No method is trained on {column.task.title}."]
     near = [title for title, one in found if one[key] <= _nearest(column)]
     named = [f"{title} ({one[key]:.3f})" for title, one in found]
     first = (
-        f"Of {len(found)} methods on {column.task.title}, {len(near) or 'none'} predict as the posterior does, within "
-        f"twice the floor of {column.reference.floor[rows][metric]:.4f} ({metric} on {rows})."
+        f"Of {len(found)} method{'s' * (len(found) != 1)} on {column.task.title}, {len(near) or 'none'} predict as the "
+        f"posterior does, within twice the floor of {column.reference.floor[rows][metric]:.4f} ({metric} on {rows})."
     )
     points = [f"Nearest: {listed(named[:3])}. Farthest: {listed(named[-3:][::-1])}."]
     if not column.reference.sets:
         log_likelihood = f"{TEST}/{LOG_LIKELIHOOD}"
-        points.append(_goes_with(found, key, log_likelihood, "a higher log-likelihood", sign=-1))
+        points += _goes_with(found, key, log_likelihood, "a higher log-likelihood", sign=-1)
         own = column.reference.log_likelihood()
         better = [f"{title} ({one[log_likelihood]:.3f})" for title, one in found if one[log_likelihood] > own]
         says = f"The posterior itself has a log-likelihood of {own:.3f}. A higher one: {listed(better) or 'none'}."
         return [first, *points, says]
     clothes = f"clothes/{TOTAL_VARIATION}"
-    points.append(_goes_with(found, key, f"{DIGITS}/{NLL}", "a lower NLL", sign=1))
-    points.append(_goes_with(found, clothes, f"clothes/{AUROC}", "better detection of clothes", sign=-1))
+    points += _goes_with(found, key, f"{DIGITS}/{NLL}", "a lower NLL", sign=1)
+    points += _goes_with(found, clothes, f"clothes/{AUROC}", "better detection of clothes", sign=-1)
     return [first, *points, *_beside(column, found)]
 
 
-def _goes_with(found: list[tuple[str, dict[str, float]]], distance: str, quality: str, what: str, sign: int) -> str:
-    """Say how often the nearer of two methods has the better quality; sign -1: more is better."""
+def _goes_with(
+    found: list[tuple[str, dict[str, float]]], distance: str, quality: str, what: str, sign: int
+) -> list[str]:
+    """Say how often the nearer of two methods has the better quality, if there are enough; sign -1: more is better."""
+    if len(found) < FEWEST:
+        return []
     tau = kendalltau([one[distance] for _, one in found], [sign * one[quality] for _, one in found])
-    return (
+    return [
         f"Nearer on {distance.split('/')[0]} goes with {what} in {50 * (1 + tau.statistic):.0f} % of the pairs of "
         f"methods (Kendall's tau {tau.statistic:.2f}, p {tau.pvalue:.2g})."
-    )
+    ]
 
 
 def cold_answer() -> str:
