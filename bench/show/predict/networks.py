@@ -95,8 +95,7 @@ def load(store: Store, fit: Record) -> Posterior:
         raise StoreError(f"posterior {path} cannot be trusted; `python -m bench run` elsewhere trains another")
     arrays = {name: value for name, value in kept[0].items() if not name.startswith("scores/")}
     arrays = {name: value.float() if value.dtype == torch.float16 else value for name, value in arrays.items()}
-    approach = build(entry, resolve(entry, fit.recipe), profile(fit.profile))
-    return posterior_of(approach, arrays, TASK, fit.seed)
+    return posterior_of(build(entry, resolve(entry, fit.recipe), profile(fit.profile)), arrays, TASK, fit.seed)
 
 
 def ask(store: Store, fit: Record, images: Sequence[Normalised], n_draws: int = 100) -> list[PictureAnswer]:
@@ -115,5 +114,6 @@ def ask(store: Store, fit: Record, images: Sequence[Normalised], n_draws: int = 
     digits = [int(one.argmax()) if one.max() > STRICT_RULE.threshold else None for one in quantiles]
     means, highest = summary.mean_probs.tolist(), quantiles.max(axis=1).tolist()
     entropy, mutual = (nats[name].tolist() for name in ("predictive_entropy", "mutual_information"))
-    rows = zip(digits, map(tuple, means), entropy, mutual, highest, np.moveaxis(each, 1, 0), strict=True)
-    return [PictureAnswer(label(fit), *row, image.remarks) for row, image in zip(rows, images, strict=True)]
+    remarks = [image.remarks for image in images]
+    rows = zip(digits, map(tuple, means), entropy, mutual, highest, np.moveaxis(each, 1, 0), remarks, strict=True)
+    return [PictureAnswer(label(fit), *row) for row in rows]

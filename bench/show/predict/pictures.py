@@ -88,8 +88,8 @@ def _read(given: Given) -> Floats:
             return _read(opened)
     if not isinstance(given, Image.Image):
         pixels = np.asarray(given)
-        is_in_range = pixels.dtype == np.uint8 or (pixels.dtype.kind in "bf" and np.all(abs(pixels - 0.5) <= 0.5))
-        if pixels.ndim not in (2, 3) or not is_in_range:
+        fits = pixels.dtype == np.uint8 or (pixels.dtype.kind in "bf" and np.array_equal(pixels.clip(0, 1), pixels))
+        if pixels.ndim not in (2, 3) or not fits:
             raise ValueError(f"it has shape {pixels.shape} and numbers of {pixels.dtype}")
         given = Image.fromarray(img_as_ubyte(pixels))
     if not 0 < given.width * given.height <= MAX_PIXELS:
