@@ -146,8 +146,10 @@ def _check(arguments: argparse.Namespace, gate: Gate) -> None:
         return
     check_device(gate.device)
     check_gpu(gate.precision, gate.device)
-    if damaged := [problem.reason for problem in Store(arguments.baseline).all_records()[1]]:
-        raise ConfigError(f"--baseline: {damaged[0]}; remove it and make it again with `run` ({len(damaged)} such)")
+    gated, (_, problems_of_files) = {one.approach for one in gate.trained_runs}, Store(arguments.baseline).all_records()
+    for problem in problems_of_files:
+        if gated & {problem.path.stem, problem.path.parent.name}:  # an archive, or a folder of records
+            raise ConfigError(f"--baseline: {problem.reason}")
     if problems := unusable(gate, arguments.baseline):
         every = [one.name for one in gate.trained_runs]
         of = {why: "every trained run" if names == every else ", ".join(names) for why, names in problems.items()}
