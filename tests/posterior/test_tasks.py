@@ -280,9 +280,11 @@ def test_a_regression_has_a_column(tmp_path, monkeypatch):
         training.train_all(column, ["mlp"], lambda text: None, [0])
 
 
-@pytest.mark.parametrize("approach", ["map", "laplace", "sghmc"])
+@pytest.mark.parametrize("approach", ["map", "laplace", "sghmc", "wide"])
 def test_a_regression_that_diverges_is_a_line_that_says_so(approach, tmp_path, monkeypatch):
-    """A rate of 1e30 makes the parameters infinite; of NaN no matrix can be factorised."""
+    """A rate of 1e30 makes the parameters infinite; of NaN no matrix can be factorised; exp(499) is no noise."""
+    wide = {"wide": lambda fit: torch.full((1, fit.network.n_parameters), 500.0)}
+    monkeypatch.setattr(regression, "METHODS", {**regression.METHODS, **wide})
     values = {"learning_rate": 1e30, "steps": 3, "epochs": 3, "batch_size": 5, "friction": 1.0, "keep_every": 1}
     given = {"one": method(approach=approach, values=values, choices={})}
     monkeypatch.setattr(columns, "methods", lambda: {"regression": given})
