@@ -113,9 +113,9 @@ def on_sheet(colours: Floats) -> Floats:
     grey = ndimage.uniform_filter(colours.mean(axis=2), rim)
     bright = grey > threshold_otsu(grey)
     sheet = max(regionprops(clear_border(label(bright))), key=lambda one: one.area, default=None)
-    ink = sheet.area_filled - sheet.area if sheet else 0
+    area, ink = (sheet.area_filled, sheet.area_filled - sheet.area) if sheet else (0, 0)
     frame = np.count_nonzero(clear_border(label(~bright))) - ink  # or the stroke of a 0; a desk is at the border
-    if not sheet or sheet.area_filled < SHEET * grey.size or ink < max(ON_IT * sheet.area_filled, KEPT * frame):
+    if sheet is None or ink <= max(ON_IT * area, KEPT * frame) or area < SHEET * grey.size * (not frame):
         return colours
     whole, part = sheet.image_filled, colours[sheet.slice]
     inside, edge = ndimage.binary_erosion(whole, iterations=2 * rim), whole & ~ndimage.binary_erosion(whole)
