@@ -33,7 +33,7 @@ NOISE = 5 * 1.4826  # five standard deviations of Gaussian noise, in median abso
 LEAST_CONTRAST = 0.08  # of colours, black to white is 1.7; empty paper with a noise of 0.02 of brightness has less
 FAINTEST, EDGE = 0.15, 0.4  # of full ink: fainter is a smudge, of JPEG or grain; fainter does not widen the box
 SMALLEST = 5  # pixels; a drawing whose longer side is shorter has no shape
-SHEET, ON_IT, KEPT = 0.25, 0.005, 0.2  # least shares: of the picture a sheet; of it, and of its frame, the ink on it
+SHEET, ON_IT, KEPT = 0.25, 0.005, 0.2  # least shares: of the picture, a sheet; of a sheet and its frame, ink
 STEP = 0.2  # least difference of brightness at a sheet's edge, of black to white; a shadow's edge is soft
 RUN, THIN = 0.12, 0.03  # of the picture's side: a run of ink that may be a part of a line, and its most thickness
 ACROSS, BEYOND = 0.9, 0.1  # of the picture: what a line runs over; of the drawing: how far a line under it goes beyond
@@ -113,7 +113,7 @@ def on_sheet(colours: Floats) -> Floats:
     grey = ndimage.uniform_filter(colours.mean(axis=2), rim)
     bright = grey > threshold_otsu(grey)
     sheet = max(regionprops(clear_border(label(bright))), key=lambda one: one.area, default=None)
-    area, ink = (sheet.area_filled, sheet.area_filled - sheet.area) if sheet else (0, 0)
+    area, ink = (sheet.area_filled, sheet.area_filled - sheet.area) if sheet and bright.mean() >= SHEET else (0, 0)
     frame = np.count_nonzero(clear_border(label(~bright))) - ink  # or the stroke of a 0; a desk is at the border
     if sheet is None or ink <= max(ON_IT * area, KEPT * frame) or area < SHEET * grey.size * (not frame):
         return colours
