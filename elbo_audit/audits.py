@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import inspect
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
 
 import numpy as np
 
 from elbo_audit import gradients, kl, likelihood, no_nll, rows, sigma
 from elbo_audit.factors import Group, same_ratio
 from elbo_audit.findings import Advice, ElboReport, Finding, Seen
-from elbo_audit.lines import line_of_kl
 from elbo_audit.objective import Case, Objective
 from elbo_audit.sigma import Training
 
 DRAWS = 8  # number of seeds to average a sampled KL over
+_KL = r"(?<![a-z])(?:kl|kld|kl_\w+|\w+_kl|complexity\w*|log_q\w*)(?![a-z])"
+_NAMED = re.compile(rf"(?i){_KL}")
+_WEIGHED = re.compile(rf"(?i)[-+*/]=?\s*\(*[\w.]*{_KL}|{_KL}[\w.()\[\]]*\s*[-+*/]")  # added, or multiplied
+_SAID = re.compile(r"""#.*|(["']).*?\1""")  # comments, and text
 
 
 @np.errstate(all="ignore")  # a gradient that is no number stays none, and is judged as not measured
@@ -98,3 +104,20 @@ def _has_fixed_noise(objective: Objective, group: Group) -> bool:
 def report(seen: Mapping[str, Seen]) -> ElboReport:
     """Return the report of what the rules saw."""
     return ElboReport(tuple(Finding(rule, "objective", *what) for rule, what in seen.items()))
+
+
+def line_of_kl(function: Callable[..., object] | None) -> str:
+    """Return file, number and text of the last line that weighs or adds the KL, else that names it; or ''."""
+    if function is None:
+        return ""
+    function = inspect.unwrap(function)  # of jax.jit and the like
+    try:
+        lines, first = inspect.getsourcelines(function)
+        name = Path(inspect.getsourcefile(function) or "").name
+    except (OSError, TypeError):
+        return ""
+    for pattern in (_WEIGHED, _NAMED):
+        hits = [k for k, line in enumerate(lines) if pattern.search(_SAID.sub("", line))]
+        if hits:
+            return f"{name}:{first + hits[-1]}: {lines[hits[-1]].strip()}"
+    return ""

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import elbo_audit
-from elbo_audit.lines import line_of_kl
+from elbo_audit.audits import line_of_kl
 from tests.elbo_audit.corpus.common import sizes
 from tests.elbo_audit.corpus.running import _own_store, plan
 from tests.elbo_audit.mending import audited_again, has_factors, is_followed

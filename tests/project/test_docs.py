@@ -20,7 +20,7 @@ PAGES = [TOP / "README.md", *sorted((TOP / "docs").glob("*.md"))]
 WIDEST = 68  # characters in the widest runs of a row: with their margins at most 830 pixels, a page's width on GitHub
 MENTION = re.compile(r"\bdocs/[a-z0-9-]+\.md\b")
 SCREEN = 60  # lines
-MOST_DOCUMENTS, MOST_WORDS, MOST_TERMS = 16, 15_950, 14  # the auditor has a page of its own
+MOST_DOCUMENTS, MOST_WORDS, MOST_TERMS = 16, 16_400, 14  # the auditor has a page of its own
 MOST_FILES, MOST_LINES = 800, 300
 LINK = re.compile(r"\]\((?!https?://)([^)\s#]*)(?:#([^)\s]*))?\)")
 
