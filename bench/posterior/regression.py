@@ -84,11 +84,18 @@ def _normals(network: Network, z: Tensor, split: Split) -> tuple[Floats, Floats]
     return mean.double().numpy(), sd.double()[:, None].expand(len(z), len(split)).numpy()
 
 
+SINGULAR: tuple[type[Exception], ...] = (
+    torch.linalg.LinAlgError,  # type: ignore[attr-defined]  # torch documents it, and its type stubs leave it out
+    np.linalg.LinAlgError,
+)
+"""What a factorisation raises where a matrix cannot be inverted."""
+
+
 def draws(network: Network, method: Method, chosen: Mapping[str, Value], seed: int, train: Split) -> Tensor:
     """Train a method and return its draws, float32 [S, P]; raises Diverged."""
     try:
         found = METHODS[method.approach](Fit(network, train, {**method.values, **chosen}, method.draws, seed)).detach()
-    except torch.linalg.LinAlgError as error:  # type: ignore[attr-defined]  # not in torch's types
+    except SINGULAR as error:
         raise Diverged(f"linear algebra: {error}") from error
     if not found.isfinite().all():
         raise Diverged("a parameter is not finite")

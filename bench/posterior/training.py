@@ -144,7 +144,7 @@ def fitted(column: Column, method: Method, chosen: Mapping[str, Value], seed: in
     task = contract.Task("classification", N_CLASSES, n_rows, train.x.shape[1], hidden, decay)
     try:
         return approach.fit(train, task, FitAlone(seed, torch.device("cpu"), None, None))
-    except (torch.linalg.LinAlgError, np.linalg.LinAlgError) as error:  # type: ignore[attr-defined]  # not in torch's types
+    except regression.SINGULAR as error:
         raise Diverged(f"linear algebra: {error}") from error
     except (RuntimeError, ValueError, TypeError) as error:
         if method.title != method.approach:  # one of methods.toml

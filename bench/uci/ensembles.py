@@ -92,6 +92,10 @@ class Ensembles:
         chosen = (self._part[:, None], rows)
         mean, variance = self._outputs(self._x[chosen])
         loss = (variance.log() + (self._y[chosen] - mean) ** 2 / variance).mean(1).sum() / 2
+        self._descend(loss, t)
+
+    def _descend(self, loss: Tensor, t: int) -> None:
+        """Take Adam's step t down a loss, the sum over networks, each at its own rate."""
         (gradient,) = torch.autograd.grad(loss, self._weights)
         with torch.no_grad():
             self._first.lerp_(gradient, 1 - DECAY_1)

@@ -25,7 +25,7 @@ from torch import Tensor
 from bench.core.noise import fill_normals
 from bench.core.streams import stream_seed
 from bench.uci.dropout import Parts
-from bench.uci.ensembles import DECAY_1, DECAY_2, EPSILON, Ensembles, Member
+from bench.uci.ensembles import Ensembles, Member
 from bench.uci.scores import Floats
 
 RATES, SCALES = (0.03, 0.01, 0.003), (1.0, 3.0, 10.0)
@@ -68,12 +68,7 @@ class BayesByBackprop(Ensembles):
         width = self._sizes[0][1] + 1
         normals = self._normals(rows.shape[1] * width, "mean field units", t).view(-1, rows.shape[1], width)
         loss = self.losses(self._x[chosen], self._y[chosen], normals[self._part]).sum()
-        (gradient,) = torch.autograd.grad(loss, self._weights)
-        with torch.no_grad():
-            self._first.lerp_(gradient, 1 - DECAY_1)
-            self._second.mul_(DECAY_2).addcmul_(gradient, gradient, value=1 - DECAY_2)
-            root = self._second.sqrt().div_(math.sqrt(1 - DECAY_2**t)).add_(EPSILON)
-            self._weights.sub_(self._rates / (1 - DECAY_1**t) * self._first / root)
+        self._descend(loss, t)
 
     def _normals(self, n: int, name: str, index: int) -> Tensor:
         """Return standard normals [S, n], each part's from its own stream."""
